@@ -1,0 +1,1 @@
+//! What users write: the sts.plus types, conditions, reasons and names. No IO.

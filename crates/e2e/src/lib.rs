@@ -1,0 +1,1 @@
+//! Scenarios of the real operator against a real control plane and a real Prometheus.

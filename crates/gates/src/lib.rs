@@ -1,0 +1,1 @@
+//! Prometheus: request, parsing and verdict, with one transport file.

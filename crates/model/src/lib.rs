@@ -1,0 +1,1 @@
+//! The native StatefulSet controller, pods, users and faults as a state machine over the shipped decide code.

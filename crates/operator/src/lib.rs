@@ -1,0 +1,1 @@
+//! The running operator: reads, decides, writes.
