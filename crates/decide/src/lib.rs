@@ -1,1 +1,13 @@
-//! Given what was seen and what time it is, what to do next. Pure and total.
+//! Given what was seen and what time it is, what to do next. Pure and total: no IO, no clock, no panic. The operator reads the
+//! world into an [`Observed`], asks [`decide`], and carries out the [`Plan`].
+
+pub mod observed;
+pub mod plan;
+mod rollout;
+
+pub use observed::{
+    CheckKey, ConfigProblem, HoldState, Observed, PodView, Problem, Rival, RolloutView, SetView,
+    Strategy, Target, Try,
+};
+pub use plan::{Action, CheckRequest, Event, EventTarget, NewPartition, Plan, Severity};
+pub use rollout::decide;

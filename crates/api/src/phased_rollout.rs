@@ -1,0 +1,328 @@
+//! The PhasedRollout as a user writes it. Defaults live in the schema, so that the API server shows what is in force; what can
+//! be refused without asking anybody else is refused there too, by CEL rules whose message names the field and the cure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::PhasedRolloutStatus;
+
+/// The rolling update of one StatefulSet, one pod at a time, held between pods until Prometheus checks pass.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "sts.plus",
+    version = "v1alpha1",
+    kind = "PhasedRollout",
+    plural = "phasedrollouts",
+    namespaced,
+    shortname = "pr",
+    category = "stsplus",
+    status = "PhasedRolloutStatus",
+    derive = "PartialEq",
+    doc = "The rolling update of one StatefulSet, one pod at a time, held between pods until Prometheus checks pass.",
+    printcolumn(name = "TARGET", type_ = "string", json_path = ".spec.targetRef"),
+    printcolumn(name = "PHASE", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "UPDATED", type_ = "string", json_path = ".status.updated"),
+    printcolumn(name = "PARTITION", type_ = "integer", json_path = ".status.partition"),
+    printcolumn(name = "MESSAGE", type_ = "string", json_path = ".status.message"),
+    printcolumn(
+        name = "AGE",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "self.skipCheck || (has(self.standardRollingUpdate) && self.standardRollingUpdate) || has(self.check.query) || (has(self.check.queries) && size(self.check.queries) > 0)"
+).message("spec.check.query is missing: give a query in spec.check.query or spec.check.queries, or set spec.skipCheck to true to roll without checks"))]
+pub struct PhasedRolloutSpec {
+    /// Name of the StatefulSet in the same namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub target_ref: String,
+    /// True: the normal rolling update is resumed, without checks (the partition is removed).
+    #[serde(default)]
+    pub skip_check: bool,
+    /// Alias of skipCheck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standard_rolling_update: Option<bool>,
+    /// True: no further pod is rolled and no check is made; the hold is kept.
+    #[serde(default)]
+    pub paused: bool,
+    /// What must be true before the next pod is rolled.
+    #[serde(default)]
+    pub check: Check,
+    /// Pod indexes before which the rollout waits for the annotation `sts.plus/approve: <revision>/<index>`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(range(min = 0)))]
+    pub pause_before: Vec<i32>,
+    /// Longest time without progress while not paused, in seconds. Missing: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub progress_deadline_seconds: Option<i32>,
+    /// What happens with a broken pod that keeps the native controller from rolling it.
+    #[serde(default)]
+    pub stuck_pods: StuckPods,
+    /// What happens with the hold when this object is deleted. Missing: Hold while rolling, Release at rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<DeletionPolicy>,
+}
+
+impl PhasedRolloutSpec {
+    /// True if the normal rolling update is wanted, under either of its two names.
+    #[must_use]
+    pub fn skips_checks(&self) -> bool {
+        self.skip_check || self.standard_rolling_update.unwrap_or(false)
+    }
+}
+
+/// When and what Prometheus is asked, and what counts as success.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!(has(self.query) && has(self.queries) && size(self.queries) > 0)")
+        .message("spec.check.query and spec.check.queries are both set: keep one of them (query is a shorthand for a list of one)"),
+    validation = Rule::new("self.maxTries >= self.successThreshold")
+        .message("spec.check.maxTries must be at least spec.check.successThreshold: that many consecutive passes do not fit into fewer tries"),
+    validation = Rule::new("!has(self.queries) || self.queries.all(q, has(q.name))")
+        .message("spec.check.queries[].name is missing: give every query of the list a name of its own"),
+    validation = Rule::new("!has(self.queries) || self.queries.all(q, !has(q.name) || self.queries.exists_one(p, has(p.name) && p.name == q.name))")
+        .message("spec.check.queries[].name is used twice: give every query a name of its own"),
+    validation = Rule::new("has(self.url) || ((!has(self.query) || has(self.query.url)) && (!has(self.queries) || self.queries.all(q, has(q.url))))")
+        .message("spec.check.query.url is missing: give the Prometheus URL there, for each of spec.check.queries, or once in spec.check.url"),
+    validation = url_scheme_rule(),
+    validation = url_userinfo_rule(),
+)]
+pub struct Check {
+    /// Wait after a pod is rolled, in seconds, so that Prometheus gathers fresh data. 0 is honoured.
+    #[serde(default = "Check::default_initial_delay_seconds")]
+    #[schemars(range(min = 0))]
+    pub initial_delay_seconds: i32,
+    /// Time between checks, in seconds.
+    #[serde(default = "Check::default_period_seconds")]
+    #[schemars(range(min = 1))]
+    pub period_seconds: i32,
+    /// Consecutive passed checks that are needed.
+    #[serde(default = "Check::default_success_threshold")]
+    #[schemars(range(min = 1))]
+    pub success_threshold: i32,
+    /// Checks per pod before the pod counts as failed. Errors of Prometheus do not count.
+    #[serde(default = "Check::default_max_tries")]
+    #[schemars(range(min = 1))]
+    pub max_tries: i32,
+    /// Shorthand for a list of one query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<Query>,
+    /// All of them must pass in the same try.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub queries: Vec<Query>,
+    /// Prometheus for the queries that name none; see the field of a query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 2048))]
+    pub url: Option<String>,
+    /// Secret for the queries that name none; see the field of a query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_ref: Option<String>,
+    /// What happens when maxTries is used up.
+    #[serde(default)]
+    pub on_failure: OnFailure,
+    /// One check cycle before the first pod is touched.
+    #[serde(default = "yes")]
+    pub preflight: bool,
+    /// One check cycle after the last pod, before the rollout counts as complete.
+    #[serde(rename = "final", default = "yes")]
+    pub final_check: bool,
+}
+
+impl Check {
+    fn default_initial_delay_seconds() -> i32 {
+        60
+    }
+    fn default_period_seconds() -> i32 {
+        60
+    }
+    fn default_success_threshold() -> i32 {
+        3
+    }
+    fn default_max_tries() -> i32 {
+        10
+    }
+
+    /// The queries of one try, whichever way they were written.
+    pub fn all_queries(&self) -> impl Iterator<Item = &Query> {
+        self.query.iter().chain(&self.queries)
+    }
+
+    /// The URL that `query` uses: its own or the shared one.
+    #[must_use]
+    pub fn url_of<'a>(&'a self, query: &'a Query) -> Option<&'a str> {
+        query.url.as_deref().or(self.url.as_deref())
+    }
+
+    /// The Secret that `query` uses: its own or the shared one.
+    #[must_use]
+    pub fn secret_of<'a>(&'a self, query: &'a Query) -> Option<&'a str> {
+        query.secret_ref.as_deref().or(self.secret_ref.as_deref())
+    }
+}
+
+impl Default for Check {
+    fn default() -> Self {
+        Self {
+            initial_delay_seconds: Self::default_initial_delay_seconds(),
+            period_seconds: Self::default_period_seconds(),
+            success_threshold: Self::default_success_threshold(),
+            max_tries: Self::default_max_tries(),
+            query: None,
+            queries: Vec::new(),
+            url: None,
+            secret_ref: None,
+            on_failure: OnFailure::default(),
+            preflight: true,
+            final_check: true,
+        }
+    }
+}
+
+/// One question to Prometheus.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.successWhen != 'Data' || self.onMissingMetric != 'Hold'")
+        .message("onMissingMetric Hold needs successWhen NoData: with successWhen Data a missing metric never passes anyway; remove one of the two"),
+    validation = url_scheme_rule(),
+    validation = url_userinfo_rule(),
+)]
+pub struct Query {
+    /// Name of the query in messages and status. Required in a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub name: Option<String>,
+    /// PromQL. `${pod}`, `${ordinal}`, `${namespace}`, `${statefulset}`, `${revision}`, `${previousRevision}`, `${zone}` and
+    /// `${node}` are filled in; `$${` is a literal `${`.
+    #[schemars(length(min = 1, max = 8192))]
+    pub expr: String,
+    /// Prometheus, without `/api/v1/query`. No scheme means http.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 2048))]
+    pub url: Option<String>,
+    /// Name of a Secret in the same namespace with `token` (bearer) or `username` and `password` (basic).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_ref: Option<String>,
+    /// Whether returned series mean failure (`NoData`, alert style) or success (`Data`, assert style).
+    #[serde(default)]
+    pub success_when: SuccessWhen,
+    /// Whether a check passes on a metric that does not exist at all.
+    #[serde(default)]
+    pub on_missing_metric: OnMissingMetric,
+    /// Time-out of one request, in seconds.
+    #[serde(default = "Query::default_timeout_seconds")]
+    #[schemars(range(min = 1, max = 60))]
+    pub timeout_seconds: i32,
+    /// How to trust Prometheus and to identify to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+}
+
+impl Query {
+    fn default_timeout_seconds() -> i32 {
+        5
+    }
+
+    /// The name for messages: the given one, or `query` for the shorthand.
+    #[must_use]
+    pub fn display_name(&self) -> &str {
+        self.name.as_deref().unwrap_or("query")
+    }
+}
+
+/// TLS towards Prometheus.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Tls {
+    /// Name of a Secret whose key `ca.crt` holds the certificates to trust, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_secret_ref: Option<String>,
+    /// Name of a Secret with `tls.crt` and `tls.key`, the client certificate, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cert_secret_ref: Option<String>,
+    /// Name to verify the certificate against, in place of the URL's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// True: the certificate is not verified.
+    #[serde(default)]
+    pub insecure_skip_verify: bool,
+}
+
+/// What a passed query looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SuccessWhen {
+    /// Alert style: a returned series means failure.
+    #[default]
+    NoData,
+    /// Assert style: a returned series means success.
+    Data,
+}
+
+/// What an empty answer means when the metric does not exist at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnMissingMetric {
+    /// The check passes, with a Warning event.
+    #[default]
+    Pass,
+    /// The check does not pass.
+    Hold,
+}
+
+/// What happens when maxTries is used up without enough consecutive passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnFailure {
+    /// The rollout is held; checks go on, and enough consecutive passes continue it.
+    #[default]
+    Hold,
+    /// As Hold, but only a retry annotation or a new revision continues it.
+    Pause,
+    /// The rolled pods go back to the last good revision, without a template edit.
+    Rollback,
+    /// A Warning event; counts as passed.
+    Proceed,
+}
+
+/// What happens with a broken pod that keeps the native controller from rolling it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum StuckPods {
+    /// It is deleted, so that it is made anew.
+    #[default]
+    Delete,
+    /// It is left; a condition names it.
+    Wait,
+}
+
+/// What happens with the hold when the PhasedRollout is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// The partition is removed: the normal rolling update is resumed.
+    Release,
+    /// The partition stays.
+    Hold,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn url_scheme_rule() -> kube::core::Rule {
+    kube::core::Rule::new("!has(self.url) || !self.url.contains('://') || self.url.matches('^[hH][tT][tT][pP][sS]?://')")
+        .message("url has a scheme other than http and https: write http://host:port/path, https://host:port/path, or host:port/path")
+}
+
+fn url_userinfo_rule() -> kube::core::Rule {
+    kube::core::Rule::new("!has(self.url) || !self.url.matches('^([^/?#]*://)?[^/?#]*@')")
+        .message("url contains credentials (user@ or user:password@): put them into a Secret and name it in secretRef")
+}
+
+/// Conditions as Kubernetes defines them, a list keyed by `type`.
+pub type Conditions = Vec<Condition>;

@@ -1,0 +1,204 @@
+//! What was seen: the input of a decision. Views hold only what decisions need; the operator fills them from the API server.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sts_plus_api::{CheckRecord, PhasedRolloutSpec, PhasedRolloutStatus, Reason};
+
+/// Everything that one decision looks at, read at about the same time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The PhasedRollout.
+    pub rollout: RolloutView,
+    /// Other PhasedRollouts of the namespace that have the same targetRef and are not being deleted.
+    pub rivals: Vec<Rival>,
+    /// The StatefulSet that targetRef names.
+    pub target: Target,
+    /// Other StatefulSets of the namespace whose claim annotation names this PhasedRollout.
+    pub former_targets: Vec<SetView>,
+    /// The pods that the target StatefulSet controls (controller ownerReference with its UID), in any order.
+    pub pods: Vec<PodView>,
+    /// What is wrong with the checks as configured, found without asking Prometheus.
+    pub config: Vec<ConfigProblem>,
+    /// Whether the API server itself keeps the hold.
+    pub hold: HoldState,
+    /// The try that was made just now because the last plan asked for it.
+    pub tried: Option<Try>,
+}
+
+/// The PhasedRollout as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolloutView {
+    /// Name.
+    pub name: String,
+    /// Namespace.
+    pub namespace: String,
+    /// UID.
+    pub uid: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Creation time, which decides between rivals.
+    pub created: Timestamp,
+    /// True if a deletionTimestamp is set.
+    pub deleting: bool,
+    /// True if our finalizer is there.
+    pub has_finalizer: bool,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Spec, with the defaults of the schema.
+    pub spec: PhasedRolloutSpec,
+    /// Status as written last; default if there is none.
+    pub status: PhasedRolloutStatus,
+}
+
+/// Another PhasedRollout on the same StatefulSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    /// Name.
+    pub name: String,
+    /// Creation time.
+    pub created: Timestamp,
+}
+
+/// The StatefulSet that targetRef names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// It does not exist.
+    Missing,
+    /// It exists.
+    Found(Box<SetView>),
+}
+
+/// A StatefulSet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetView {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `status.observedGeneration`; 0 if absent.
+    pub observed_generation: i64,
+    /// True if a deletionTimestamp is set.
+    pub deleting: bool,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec.replicas`; 1 if absent.
+    pub replicas: i32,
+    /// `spec.ordinals.start`; 0 if absent.
+    pub start: i32,
+    /// `spec.updateStrategy.type`.
+    pub strategy: Strategy,
+    /// True if `spec.updateStrategy.rollingUpdate` is there.
+    pub has_rolling_update: bool,
+    /// `spec.updateStrategy.rollingUpdate.partition`.
+    pub partition: Option<i32>,
+    /// True if `spec.podManagementPolicy` is Parallel.
+    pub parallel: bool,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `status.currentRevision`.
+    pub current_revision: Option<String>,
+    /// `status.updateRevision`.
+    pub update_revision: Option<String>,
+    /// Kind and name of the controller ownerReference, if there is one.
+    pub controller: Option<(String, String)>,
+    /// The field manager that wrote the partition last and is not ours, from managedFields.
+    pub partition_manager: Option<String>,
+}
+
+/// `spec.updateStrategy.type` of a StatefulSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// The only one that a partition can hold. Also if the type is absent.
+    RollingUpdate,
+    /// Anything else, as written.
+    Other(String),
+}
+
+/// A pod of the target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodView {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// Ordinal: label `apps.kubernetes.io/pod-index`, else the suffix of the name.
+    pub ordinal: i32,
+    /// Label `controller-revision-hash`.
+    pub revision: Option<String>,
+    /// Creation time.
+    pub created: Timestamp,
+    /// True if a deletionTimestamp is set.
+    pub deleting: bool,
+    /// True if the phase is Failed or Succeeded.
+    pub finished: bool,
+    /// Status of the Ready condition.
+    pub ready: bool,
+    /// lastTransitionTime of the Ready condition.
+    pub ready_since: Option<Timestamp>,
+    /// What keeps it from running, of the kinds of phased-rollout.md §6.
+    pub problem: Option<Problem>,
+    /// `spec.nodeName`.
+    pub node: Option<String>,
+    /// Label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
+}
+
+/// Why a pod does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Container name; empty if the pod is unschedulable.
+    pub container: String,
+    /// `CrashLoopBackOff`, `ImagePullBackOff`, … or `Unschedulable`.
+    pub reason: String,
+    /// The text that goes with it.
+    pub message: String,
+}
+
+/// Something in the check configuration that cannot be used. It holds and never fails a rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigProblem {
+    /// Of the kinds InvalidQuery, InvalidUrl, InvalidCredentials.
+    pub reason: Reason,
+    /// A sentence that names the field and the cure.
+    pub message: String,
+}
+
+/// Whether the API server itself keeps the hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldState {
+    /// Not found out yet.
+    Unknown,
+    /// A dry run showed it.
+    Enforced,
+    /// It does not; reason and sentence.
+    NotEnforced(Reason, String),
+}
+
+/// One try: every query was asked once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Try {
+    /// The request that this answers, as the plan gave it.
+    pub request: CheckKey,
+    /// When the last answer came.
+    pub time: Timestamp,
+    /// One record for each query.
+    pub records: Vec<CheckRecord>,
+    /// Configuration problems found on the way (a missing Secret, an empty variable).
+    pub config: Vec<ConfigProblem>,
+    /// Warnings for events, such as a Secret with a token and a pair.
+    pub warnings: Vec<(Reason, String)>,
+}
+
+/// Identifies a check cycle, so that an answer is never counted for another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckKey {
+    /// The target revision.
+    pub revision: String,
+    /// Pod index of the cycle.
+    pub index: i32,
+    /// The step.
+    pub step: sts_plus_api::Step,
+}
