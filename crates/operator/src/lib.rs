@@ -1,1 +1,5 @@
 //! The running operator: reads, decides, writes.
+
+pub mod admission;
+pub mod manifests;
+pub mod rbac;

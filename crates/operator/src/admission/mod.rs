@@ -1,0 +1,92 @@
+//! The hold inside the API server: the admission policies for StatefulSets, written as CEL and generated from one place.
+//!
+//! | object | does |
+//! |---|---|
+//! | `MutatingAdmissionPolicy` [`HOLD`] | keeps the partition of a claimed set against everybody but the operator |
+//! | `MutatingAdmissionPolicy` [`BIRTH`] | claims and holds a set from its first moment when a PhasedRollout targets it |
+//! | `ValidatingAdmissionPolicy` [`HOLD_WARNING`] | tells the writer, in the same reply, what was kept and why |
+//! | `ValidatingAdmissionPolicy` [`HOLD_TYPE`] | refuses another strategy than RollingUpdate in mid-rollout |
+//!
+//! They match only objects that carry our annotation, or that a PhasedRollout targets: nothing here may ever stand in the way of
+//! another workload, of a pod, or of the operator itself. No IO.
+
+mod birth;
+mod cel;
+mod hold;
+mod strategy;
+mod warning;
+
+use serde_json::{Value, json};
+
+/// Name of the policy that keeps the partition, and of its binding.
+pub const HOLD: &str = "sts-plus-hold";
+/// Name of the policy that holds a set from birth, and of its binding.
+pub const BIRTH: &str = "sts-plus-birth";
+/// Name of the policy that warns the writer, and of its binding.
+pub const HOLD_WARNING: &str = "sts-plus-hold-warning";
+/// Name of the policy that refuses another strategy in mid-rollout, and of its binding.
+pub const HOLD_TYPE: &str = "sts-plus-hold-type";
+
+/// The names of the mutating policies, without which `HoldEnforced` cannot be true.
+pub const MUTATING: [&str; 2] = [HOLD, BIRTH];
+/// The names of the validating policies.
+pub const VALIDATING: [&str; 2] = [HOLD_WARNING, HOLD_TYPE];
+
+/// All policies with their bindings, in the order in which they are applied. `operators` are the user names under which the
+/// operator writes: the policies leave them alone.
+#[must_use]
+pub fn policies(operators: &[String]) -> Vec<Value> {
+    vec![
+        hold::policy(operators),
+        binding("Mutating", HOLD, json!({})),
+        birth::policy(),
+        birth::binding(),
+        warning::policy(operators),
+        binding("Validating", HOLD_WARNING, json!({ "validationActions": ["Warn"] })),
+        strategy::policy(operators),
+        binding("Validating", HOLD_TYPE, json!({ "validationActions": ["Deny"] })),
+    ]
+}
+
+/// A binding that has the name of its policy and applies it everywhere.
+fn binding(kind: &str, name: &str, rest: Value) -> Value {
+    let mut spec = rest;
+    if let Some(spec) = spec.as_object_mut() {
+        spec.insert("policyName".to_owned(), name.into());
+    }
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": format!("{kind}AdmissionPolicyBinding"),
+        "metadata": { "name": name, "labels": crate::manifests::labels() },
+        "spec": spec,
+    })
+}
+
+/// The requests that a policy sees: one operation on StatefulSets, never on their status or scale.
+fn on_statefulsets(operation: &str) -> Value {
+    json!({
+        "resourceRules": [{
+            "apiGroups": ["apps"],
+            "apiVersions": ["v1"],
+            "operations": [operation],
+            "resources": ["statefulsets"],
+            "scope": "Namespaced",
+        }],
+    })
+}
+
+/// Who and what the policies on UPDATE match: a set that is claimed before or after the write, and a writer who is not the
+/// operator. The template is not looked at here: a policy that did not match in the first pass is not asked again after webhooks.
+///
+/// The operator finds out whether the hold works by a dry run under its own name, so a dry run that carries the probe annotation
+/// is treated like anybody's. Only a dry run: an annotation that somebody leaves in a stored object must not bind the operator.
+fn claimed_by_others(operators: &[String]) -> Value {
+    let operators = Value::from(operators).to_string();
+    json!([
+        { "name": "claimed", "expression": cel::text(&format!("{} || {}", cel::has_annotation("oldObject", "$CLAIM"), cel::has_annotation("object", "$CLAIM"))) },
+        { "name": "not-the-operator", "expression": cel::text(&format!(
+            "!(request.userInfo.username in {operators}) || (has(request.dryRun) && request.dryRun && {})",
+            cel::has_annotation("object", "$PROBE"),
+        )) },
+    ])
+}

@@ -1,0 +1,141 @@
+//! What gets installed, as objects and as YAML. `crds` and `manifests` of the command line print it, the files under `deploy/`
+//! are its output (a test fails when they differ), and tests install it. No IO.
+
+mod deployment;
+mod yaml;
+
+use serde_json::{Value, json};
+
+use crate::{admission, rbac};
+
+pub use yaml::{Error, to_yaml};
+
+/// What an installation can vary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Namespace of the operator and of its service account.
+    pub namespace: String,
+    /// User names of operators outside the cluster: bound to the role and left alone by the admission policies.
+    pub identities: Vec<String>,
+    /// Image of the operator. Missing: no Deployment, the operator is started by hand.
+    pub image: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { namespace: rbac::NAMESPACE.to_owned(), identities: Vec::new(), image: None }
+    }
+}
+
+/// The custom resource definitions.
+///
+/// # Errors
+///
+/// If one cannot be written as JSON, which is a bug.
+pub fn crds() -> Result<Vec<Value>, Error> {
+    Ok(sts_plus_api::crds()
+        .into_iter()
+        .map(|mut crd| {
+            crd.metadata.labels = serde_json::from_value(labels()).ok();
+            serde_json::to_value(crd)
+        })
+        .collect::<Result<_, _>>()?)
+}
+
+/// Everything, in an order that one `kubectl apply -f -` can take: what others need comes first. The birth policy names the kind
+/// PhasedRollout, which the API server looks up again until it is served.
+///
+/// # Errors
+///
+/// As [`crds`].
+pub fn render(options: &Options) -> Result<Vec<Value>, Error> {
+    let mut operators = vec![rbac::user_name(&options.namespace)];
+    operators.extend(options.identities.iter().filter(|name| !name.is_empty()).cloned());
+    operators.dedup();
+    let identities = operators.get(1..).unwrap_or_default().to_vec();
+    let mut objects = vec![namespace(&options.namespace)];
+    objects.extend(crds()?);
+    objects.extend(rbac::objects(&options.namespace, &identities));
+    objects.extend(admission::policies(&operators));
+    objects.extend(options.image.iter().map(|image| deployment::deployment(&options.namespace, image)));
+    Ok(objects)
+}
+
+/// The labels of every object that gets installed.
+pub(crate) fn labels() -> Value {
+    json!({ "app.kubernetes.io/name": rbac::NAME, "app.kubernetes.io/part-of": rbac::NAME })
+}
+
+/// The namespace, closed for every pod that is not restricted.
+fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "app.kubernetes.io/name": rbac::NAME,
+                "app.kubernetes.io/part-of": rbac::NAME,
+                "pod-security.kubernetes.io/enforce": "restricted",
+                "pod-security.kubernetes.io/audit": "restricted",
+                "pod-security.kubernetes.io/warn": "restricted",
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(options: &Options) -> Vec<String> {
+        let objects = render(options).unwrap();
+        objects
+            .iter()
+            .map(|object| {
+                format!("{} {}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn everything_is_there_and_what_others_need_comes_first() {
+        assert_eq!(
+            kinds(&Options::default()),
+            [
+                "Namespace sts-plus-system",
+                "CustomResourceDefinition phasedrollouts.sts.plus",
+                "ServiceAccount sts-plus",
+                "ClusterRole sts-plus",
+                "ClusterRoleBinding sts-plus",
+                "MutatingAdmissionPolicy sts-plus-hold",
+                "MutatingAdmissionPolicyBinding sts-plus-hold",
+                "MutatingAdmissionPolicy sts-plus-birth",
+                "MutatingAdmissionPolicyBinding sts-plus-birth",
+                "ValidatingAdmissionPolicy sts-plus-hold-warning",
+                "ValidatingAdmissionPolicyBinding sts-plus-hold-warning",
+                "ValidatingAdmissionPolicy sts-plus-hold-type",
+                "ValidatingAdmissionPolicyBinding sts-plus-hold-type",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_deployment_is_there_only_with_an_image() {
+        let options = Options { image: Some("registry.example/sts-plus:1".to_owned()), ..Options::default() };
+        assert_eq!(kinds(&options).last().unwrap(), "Deployment sts-plus");
+    }
+
+    #[test]
+    fn an_identity_is_left_alone_by_the_policies_also_with_odd_characters() {
+        let options = Options { identities: vec!["o'neil \"x\"".to_owned()], ..Options::default() };
+        let text = render(&options).unwrap().iter().map(Value::to_string).collect::<String>();
+        assert!(text.contains("system:serviceaccount:sts-plus-system:sts-plus"));
+        let policy = &render(&options).unwrap()[5];
+        let condition = policy["spec"]["matchConditions"][1]["expression"].as_str().unwrap();
+        assert!(
+            condition.contains(r#"in ["system:serviceaccount:sts-plus-system:sts-plus","o'neil \"x\""]"#),
+            "{condition}"
+        );
+    }
+}
