@@ -1,1 +1,20 @@
-//! A real Kubernetes control plane, kwok and Prometheus on loopback, as a library and a command.
+//! A real Kubernetes control plane (etcd, kube-apiserver, kube-controller-manager, kube-scheduler), simulated nodes (kwok) and a real Prometheus on
+//! loopback: built once per machine from pinned Go modules, started in seconds, and gone when the process that started them is gone.
+
+mod assets;
+mod build;
+mod cluster;
+pub mod command;
+mod http_client;
+mod kubeconfig;
+mod metrics;
+mod minor;
+mod pki;
+mod ports;
+mod process;
+mod stages;
+
+pub use cluster::{AuditEntry, AuditLog, Builder, Cluster, Component, ComponentHandle, SharedCluster, State};
+pub use http::Method;
+pub use metrics::{Access, AuthProxy, Exporter, Prometheus, PrometheusConfig, SeenRequest};
+pub use minor::Minor;

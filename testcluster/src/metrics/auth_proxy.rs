@@ -1,0 +1,190 @@
+//! A reverse proxy in front of Prometheus that demands credentials, fails when told to, and remembers what it was asked.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+
+use super::Server;
+use crate::http_client::HttpClient;
+
+/// What a request must bring along.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    #[default]
+    Open,
+    /// `Authorization: Bearer <token>`.
+    Bearer(String),
+    /// `Authorization: Basic …` of this user and password.
+    Basic(String, String),
+}
+
+/// A request that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenRequest {
+    /// `GET` or `POST`.
+    pub method: String,
+    /// Path and query.
+    pub uri: String,
+    /// The form of a POST, as it came.
+    pub body: String,
+    /// The Authorization header.
+    pub authorization: Option<String>,
+    /// The User-Agent header.
+    pub user_agent: Option<String>,
+    /// What it was answered with.
+    pub status: u16,
+}
+
+#[derive(Debug)]
+struct Inner {
+    upstream: HttpClient,
+    access: Access,
+    answer: Option<(StatusCode, String)>,
+    seen: Vec<SeenRequest>,
+}
+
+/// The proxy. It ends when it is dropped.
+#[derive(Debug)]
+pub struct AuthProxy {
+    inner: Arc<Mutex<Inner>>,
+    server: Server,
+}
+
+impl AuthProxy {
+    /// Forwards everything to `upstream` (`http://127.0.0.1:<port>`) and demands nothing yet.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub async fn start(upstream: &str) -> anyhow::Result<Self> {
+        let inner = Arc::new(Mutex::new(Inner {
+            upstream: HttpClient::plain(upstream)?,
+            access: Access::Open,
+            answer: None,
+            seen: Vec::new(),
+        }));
+        let routes = Router::new().fallback(handle).with_state(Arc::clone(&inner));
+        let server = Server::start(routes).await?;
+        Ok(Self { inner, server })
+    }
+
+    /// `http://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.server.address)
+    }
+
+    /// What is demanded from now on. Other requests are answered with 401.
+    pub fn demand(&self, access: Access) {
+        self.inner().access = access;
+    }
+
+    /// Answers every request with this status and body instead of forwarding it.
+    pub fn answer_with(&self, status: u16, body: &str) {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.inner().answer = Some((status, body.to_owned()));
+    }
+
+    /// Forwards again.
+    pub fn forward(&self) {
+        self.inner().answer = None;
+    }
+
+    /// What has arrived since the last [`AuthProxy::forget`].
+    #[must_use]
+    pub fn seen(&self) -> Vec<SeenRequest> {
+        self.inner().seen.clone()
+    }
+
+    /// How many requests have arrived since the last [`AuthProxy::forget`].
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.inner().seen.len()
+    }
+
+    /// Forgets what has arrived.
+    pub fn forget(&self) {
+        self.inner().seen.clear();
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.inner)
+    }
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn handle(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
+    let mut seen = SeenRequest {
+        method: parts.method.to_string(),
+        uri: parts.uri.to_string(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+        authorization: text(&parts.headers, &header::AUTHORIZATION),
+        user_agent: text(&parts.headers, &header::USER_AGENT),
+        status: 0,
+    };
+    let (upstream, refusal) = {
+        let inner = lock(&inner);
+        (inner.upstream.clone(), refusal(&inner, seen.authorization.as_deref()))
+    };
+    let response = match refusal {
+        Some(response) => response,
+        None => forward(&upstream, parts, body).await,
+    };
+    seen.status = response.status().as_u16();
+    lock(&inner).seen.push(seen);
+    response
+}
+
+fn refusal(inner: &Inner, authorization: Option<&str>) -> Option<Response> {
+    if let Some((status, body)) = &inner.answer {
+        return Some((*status, body.clone()).into_response());
+    }
+    let (wanted, scheme) = match &inner.access {
+        Access::Open => return None,
+        Access::Bearer(token) => (format!("Bearer {token}"), "Bearer"),
+        Access::Basic(user, password) => {
+            let pair = STANDARD.encode(format!("{user}:{password}"));
+            (format!("Basic {pair}"), "Basic realm=\"prometheus\"")
+        }
+    };
+    if authorization == Some(wanted.as_str()) {
+        return None;
+    }
+    Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, scheme)], "Unauthorized\n").into_response())
+}
+
+async fn forward(upstream: &HttpClient, mut parts: http::request::Parts, body: Bytes) -> Response {
+    // Prometheus itself demands nothing, and credentials belong in no log of it.
+    parts.headers.remove(header::AUTHORIZATION);
+    let request = http::Request::from_parts(parts, Full::new(body));
+    match upstream.send(request).await {
+        Ok(answer) => {
+            let (mut parts, body) = answer.into_parts();
+            parts.headers.remove(header::TRANSFER_ENCODING);
+            Response::from_parts(parts, Body::from(body))
+        }
+        Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}\n")).into_response(),
+    }
+}
+
+fn text(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {
+    let value = headers.get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
