@@ -2,14 +2,16 @@
 //! and how to override it. It never refuses anything.
 //!
 //! A validating policy sees the object after `sts-plus-hold` has changed it. That policy leaves its record in the object exactly
-//! when this write was refused something, and a template write whose partition went up to the hold can be seen from both objects.
+//! when this write was refused something. Nothing was refused, but the partition went up to the hold, when the write changes the
+//! template or comes back to RollingUpdate: that can be seen from the two objects.
 
 use serde_json::{Value, json};
 
-use super::cel::{annotations, partition, text};
+use super::cel::{annotations, partition, rolls, text, variable};
 
 /// The policy. `operators` are the user names of the operator.
 pub(super) fn policy(operators: &[String]) -> Value {
+    let variables = [annotations().as_slice(), &findings()].concat();
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -18,19 +20,16 @@ pub(super) fn policy(operators: &[String]) -> Value {
             "failurePolicy": "Ignore",
             "matchConstraints": super::on_statefulsets("UPDATE"),
             "matchConditions": super::claimed_by_others(operators),
-            "variables": annotations(),
+            "variables": variables,
             "validations": [
                 {
                     "expression": text("!('$REFUSED' in variables.after)"),
-                    "message": text("The partition that was asked for was not granted: a PhasedRollout holds this StatefulSet."),
-                    "messageExpression": text(&format!("{REFUSED}{}{OVERRIDE}", partition("object"))),
+                    "message": "The partition that was asked for was not granted: a PhasedRollout holds this StatefulSet.",
+                    "messageExpression": text(REFUSED),
                 },
                 {
-                    "expression": text(&format!(
-                        "'$REFUSED' in variables.after || object.spec.template == oldObject.spec.template || {} == {} || {} != $HOLD",
-                        partition("oldObject"), partition("object"), partition("object"),
-                    )),
-                    "message": text("The new template is held: a PhasedRollout rolls the pods one at a time."),
+                    "expression": "!variables.raised",
+                    "message": "The StatefulSet is held: a PhasedRollout rolls its pods one at a time.",
                     "messageExpression": text(RAISED),
                 },
             ],
@@ -38,13 +37,31 @@ pub(super) fn policy(operators: &[String]) -> Value {
     })
 }
 
-const REFUSED: &str = "'partition ' + string(int(variables.after['$REFUSED'])) + ' was not granted: PhasedRollout ' \
-     + variables.after[?'$CLAIM'].orValue('?') + ' holds StatefulSet ' + object.metadata.name + ' at partition ' + string(";
+fn findings() -> [Value; 4] {
+    [
+        variable("kept", &partition("object")),
+        variable("rollout", "'$CLAIM' in variables.after ? variables.after['$CLAIM'] : '?'"),
+        // An old record and a new one are told apart by a leading zero, which is of no interest to a reader.
+        variable("refused", "'$REFUSED' in variables.after ? string(int(variables.after['$REFUSED'])) : ''"),
+        variable(
+            "raised",
+            &format!(
+                "!('$REFUSED' in variables.after) && variables.kept == $HOLD && {} != $HOLD
+&& (object.spec.template != oldObject.spec.template || !({}))",
+                partition("oldObject"),
+                rolls("oldObject"),
+            ),
+        ),
+    ]
+}
 
-const OVERRIDE: &str = ") + ' and lowers it pod by pod as its checks pass. To let exactly this partition through without checks, \
-     write it together with the annotation $ALLOW: \"' + string(int(variables.after['$REFUSED'])) + '\" and without a change of \
-     the template. To take the set from the PhasedRollout, remove the annotation $CLAIM and set $RELEASE: \"true\" in one write.'";
+const REFUSED: &str = "'partition ' + variables.refused + ' was not granted: PhasedRollout ' + variables.rollout
++ ' holds StatefulSet ' + object.metadata.name + ' at partition ' + string(variables.kept)
++ ' and lowers it pod by pod as its checks pass. To let exactly this partition through without checks, write it together with '
++ 'the annotation $ALLOW: \"' + variables.refused + '\" and without a change of the template. To take the set from the '
++ 'PhasedRollout, remove the annotation $CLAIM and set $RELEASE: \"true\" in one write.'";
 
-const RAISED: &str = "'the new template is held at partition $HOLD: PhasedRollout ' + variables.after[?'$CLAIM'].orValue('?') \
-     + ' rolls the pods of StatefulSet ' + object.metadata.name + ' one at a time as its checks pass. Nothing needs to be done. \
-     To see where it stands: kubectl get phasedrollout ' + variables.after[?'$CLAIM'].orValue('?')";
+const RAISED: &str =
+    "'StatefulSet ' + object.metadata.name + ' is held at partition $HOLD: PhasedRollout ' + variables.rollout
++ ' rolls its pods one at a time as its checks pass. Nothing needs to be done. '
++ 'To see where it stands: kubectl get phasedrollout ' + variables.rollout";
