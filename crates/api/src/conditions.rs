@@ -134,7 +134,7 @@ pub enum Reason {
     Valid,
     /// A dry run showed that the admission policies hold this set.
     Enforced,
-    /// The API server does not serve MutatingAdmissionPolicy.
+    /// The API server does not serve `MutatingAdmissionPolicy`.
     PolicyNotServed,
     /// The policy or its binding is not installed, or did not act in a dry run.
     PolicyNotEffective,

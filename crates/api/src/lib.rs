@@ -8,16 +8,14 @@ pub mod status;
 
 pub use conditions::{ConditionType, Reason};
 pub use phased_rollout::{
-    Check, DeletionPolicy, OnFailure, OnMissingMetric, PhasedRollout, PhasedRolloutSpec, Query,
-    StuckPods, SuccessWhen, Tls,
+    Check, DeletionPolicy, OnFailure, OnMissingMetric, PhasedRollout, PhasedRolloutSpec, Query, StuckPods, SuccessWhen,
+    Tls,
 };
 pub use status::{CheckRecord, Current, Passed, Phase, PhasedRolloutStatus, Series, Step, Verdict};
 
 /// The custom resource definitions that sts-plus installs, in the order in which they are applied.
 #[must_use]
-pub fn crds()
--> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>
-{
+pub fn crds() -> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
     use kube::CustomResourceExt as _;
     vec![PhasedRollout::crd()]
 }

@@ -7,10 +7,10 @@ pub const HOLD: i32 = i32::MAX;
 
 /// On a StatefulSet: the name of the PhasedRollout that claims it.
 pub const CLAIM: &str = "sts.plus/phased-rollout";
-/// On a StatefulSet: the partition that the operator wrote last, as a decimal. A lower one in the spec is somebody else's.
+/// On a StatefulSet: `<update revision>/<partition>`, the partition that the operator wrote last and the revision for which. A
+/// lower partition in the spec is somebody else's. Written in the same patch as the partition, so that a crash between a
+/// step and its status cannot make the step look like a stranger's.
 pub const WRITTEN_PARTITION: &str = "sts.plus/written-partition";
-/// On a StatefulSet: the update revision for which the operator has opened the partition at least once.
-pub const APPROVED_REVISION: &str = "sts.plus/approved-revision";
 /// On a StatefulSet: a person allows exactly this partition (break-glass); honoured once, then removed.
 pub const ALLOW_PARTITION: &str = "sts.plus/allow-partition";
 /// On a StatefulSet, written by the admission policy: the partition that a writer asked for and did not get.

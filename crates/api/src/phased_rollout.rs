@@ -1,6 +1,8 @@
 //! The PhasedRollout as a user writes it. Defaults live in the schema, so that the API server shows what is in force; what can
 //! be refused without asking anybody else is refused there too, by CEL rules whose message names the field and the cure.
 
+#![allow(clippy::duplicated_attributes, reason = "one printcolumn attribute for each column")]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -26,11 +28,7 @@ use crate::PhasedRolloutStatus;
     printcolumn(name = "UPDATED", type_ = "string", json_path = ".status.updated"),
     printcolumn(name = "PARTITION", type_ = "integer", json_path = ".status.partition"),
     printcolumn(name = "MESSAGE", type_ = "string", json_path = ".status.message"),
-    printcolumn(
-        name = "AGE",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
+    printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(

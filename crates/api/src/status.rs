@@ -64,6 +64,9 @@ pub struct PhasedRolloutStatus {
     /// Which pods have passed a check cycle where they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passed: Option<Passed>,
+    /// True while no pod was ever healthy, so that broken pods are let through without the gate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub never_healthy: bool,
     /// The value of `sts.plus/retry` that was honoured last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
@@ -79,9 +82,7 @@ pub struct PhasedRolloutStatus {
 
 /// The API server must not fill in a status: what is missing there has not been observed.
 fn without_defaults(schema: &mut Schema) {
-    let properties = schema
-        .get_mut("properties")
-        .and_then(serde_json::Value::as_object_mut);
+    let properties = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
     for property in properties.into_iter().flat_map(|p| p.values_mut()) {
         if let Some(property) = property.as_object_mut() {
             property.remove("default");
@@ -137,6 +138,9 @@ pub struct Current {
     /// True once maxTries was used up without success; cleared by success, retry or a new revision.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
+    /// Since when a pod at the revision is broken; cleared by the next check that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_since: Option<Timestamp>,
     /// When the last check was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_check_time: Option<Timestamp>,
@@ -163,7 +167,7 @@ pub enum Step {
 /// Pods at `revision` with an index of at least `index` have passed a check cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Passed {
-    /// Name of the ControllerRevision.
+    /// Name of the `ControllerRevision`.
     pub revision: String,
     /// Lowest pod index that the cycle covered.
     pub index: i32,

@@ -160,7 +160,7 @@ pub struct Problem {
 /// Something in the check configuration that cannot be used. It holds and never fails a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// Of the kinds InvalidQuery, InvalidUrl, InvalidCredentials.
+    /// [`Reason::InvalidQuery`], [`Reason::InvalidUrl`] or [`Reason::InvalidCredentials`].
     pub reason: Reason,
     /// A sentence that names the field and the cure.
     pub message: String,

@@ -1,18 +1,46 @@
-//! The rollout engine.
+//! The rollout engine: a chain of rooms, each of which either knows what comes next or hands over.
+//!
+//! `lifecycle` (finalizer, claim, release) → `engine` (hold, new revision, rest) → `repair` (pods of failed revisions) → `gate`
+//! (checks) → `step` (one more pod). `facts` reads the pods, `memory` keeps what must survive a restart, `report` tells people.
+
+mod draft;
+mod engine;
+mod facts;
+mod failure;
+mod gate;
+mod lifecycle;
+mod memory;
+mod repair;
+mod report;
+mod step;
 
 use jiff::Timestamp;
 
 use crate::{Observed, Plan};
+use draft::Draft;
 
-/// Decides what comes next.
+/// Decides what comes next for one PhasedRollout.
+///
+/// Total: every input gives a plan. The same input gives the same plan. The plan carries at most one change that can disturb
+/// pods, and each of its writes is safe when it happens twice.
 #[must_use]
 pub fn decide(observed: &Observed, now: Timestamp) -> Plan {
-    let _ = now;
-    Plan {
-        check: None,
-        actions: Vec::new(),
-        status: observed.rollout.status.clone(),
-        events: Vec::new(),
-        wake: None,
+    let draft = Draft::new(observed, now);
+    if observed.rollout.deleting {
+        return lifecycle::delete(draft);
     }
+    if !observed.rollout.has_finalizer {
+        return lifecycle::guard(draft);
+    }
+    if let Some(former) = observed.former_targets.first() {
+        return lifecycle::release_former(draft, former);
+    }
+    let set = match lifecycle::accept(observed) {
+        Ok(set) => set,
+        Err(stand) => return draft.refused(&stand),
+    };
+    if observed.rollout.spec.skips_checks() {
+        return lifecycle::skip(draft, set);
+    }
+    engine::roll(draft, set)
 }

@@ -1,0 +1,251 @@
+//! What follows from the pods: the truth about revisions and health. Never from the counters of the StatefulSet's status, which
+//! lie (native-statefulset: counts include terminating pods, revisions can be equal while pods differ).
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    PodView, SetView,
+    units::{Ordinal, Partition, PodIndex},
+};
+
+/// A pod that is not Ready for this long counts as broken where the specification says "here also".
+const BROKEN_AFTER: SignedDuration = SignedDuration::from_secs(60);
+
+/// A set and its pods at one moment.
+pub(crate) struct Facts<'a> {
+    pub(crate) set: &'a SetView,
+    pub(crate) now: Timestamp,
+    /// The update revision; what every pod should carry.
+    pub(crate) wanted: &'a str,
+    pods: BTreeMap<PodIndex, &'a PodView>,
+    /// Pods outside the range of indexes, on their way out.
+    condemned: Vec<&'a PodView>,
+}
+
+impl<'a> Facts<'a> {
+    pub(crate) fn new(set: &'a SetView, pods: &'a [PodView], wanted: &'a str, now: Timestamp) -> Self {
+        let mut inside = BTreeMap::new();
+        let mut condemned = Vec::new();
+        for pod in pods {
+            let index = Ordinal(pod.ordinal).index(set.start);
+            if (0..set.replicas).contains(&index.0) {
+                inside.insert(index, pod);
+            } else {
+                condemned.push(pod);
+            }
+        }
+        Self { set, now, wanted, pods: inside, condemned }
+    }
+
+    pub(crate) fn replicas(&self) -> i32 {
+        self.set.replicas
+    }
+
+    /// The partition in force. An absent one opens everything.
+    pub(crate) fn partition(&self) -> Partition {
+        partition(self.set)
+    }
+
+    pub(crate) fn indexes(&self) -> impl DoubleEndedIterator<Item = PodIndex> + use<> {
+        (0..self.set.replicas).map(PodIndex)
+    }
+
+    pub(crate) fn pods(&self) -> impl DoubleEndedIterator<Item = (PodIndex, &'a PodView)> + Clone {
+        self.pods.iter().map(|(index, pod)| (*index, *pod))
+    }
+
+    pub(crate) fn pod(&self, index: PodIndex) -> Option<&'a PodView> {
+        self.pods.get(&index).copied()
+    }
+
+    /// The name that the pod at `index` has or will have.
+    pub(crate) fn pod_name(&self, index: PodIndex) -> String {
+        format!("{}-{}", self.set.name, index.ordinal(self.set.start).0)
+    }
+
+    pub(crate) fn is_wanted(&self, pod: &PodView) -> bool {
+        pod.revision.as_deref() == Some(self.wanted)
+    }
+
+    /// Existing pods that carry another revision than the wanted one.
+    pub(crate) fn off(&self) -> impl DoubleEndedIterator<Item = (PodIndex, &'a PodView)> {
+        self.pods().filter(|(_, pod)| !self.is_wanted(pod))
+    }
+
+    /// The lowest index whose pod carries the wanted revision.
+    pub(crate) fn lowest_wanted(&self) -> Option<PodIndex> {
+        self.pods().find(|(_, pod)| self.is_wanted(pod)).map(|(index, _)| index)
+    }
+
+    /// The highest index below the partition whose pod is off the wanted revision: the next to be rolled.
+    pub(crate) fn next_to_roll(&self) -> Option<PodIndex> {
+        self.off().map(|(index, _)| index).rfind(|index| !self.partition().opens(*index))
+    }
+
+    /// The lowest index that the partition opens and whose pod does not carry the wanted revision yet.
+    pub(crate) fn in_flight(&self) -> Option<PodIndex> {
+        let first = self.partition().0.max(0);
+        (first..self.set.replicas).map(PodIndex).find(|index| self.pod(*index).is_none_or(|pod| !self.is_wanted(pod)))
+    }
+
+    /// The lowest index that the partition opens and that has no pod, or one that is on its way out.
+    pub(crate) fn being_replaced(&self) -> Option<PodIndex> {
+        let first = self.partition().0.max(0);
+        (first..self.set.replicas).map(PodIndex).find(|index| self.pod(*index).is_none_or(|pod| pod.deleting))
+    }
+
+    pub(crate) fn has_flipped(&self) -> bool {
+        self.set.current_revision.as_deref() == Some(self.wanted)
+    }
+
+    /// When the pod is or becomes available; `None` if it is not Ready.
+    pub(crate) fn available_at(&self, pod: &PodView) -> Option<Timestamp> {
+        let wait = SignedDuration::from_secs(i64::from(self.set.min_ready_seconds));
+        is_ready(pod).then(|| pod.ready_since.map_or(self.now, |since| later(since, wait)))
+    }
+
+    pub(crate) fn is_available(&self, pod: &PodView) -> bool {
+        self.available_at(pod).is_some_and(|at| at <= self.now || self.set.min_ready_seconds == 0)
+    }
+
+    /// The last moment at which a pod became available; a streak of checks cannot be older.
+    pub(crate) fn all_available_since(&self) -> Option<Timestamp> {
+        self.pods().filter_map(|(_, pod)| self.available_at(pod)).max()
+    }
+
+    /// Waits for a reason that the native controller never resolves by itself (phased-rollout §6).
+    pub(crate) fn is_stuck(&self, pod: &PodView) -> bool {
+        !pod.deleting && !is_ready(pod) && pod.problem.is_some()
+    }
+
+    /// Stuck, or not Ready for 60 s for any reason.
+    pub(crate) fn is_broken(&self, pod: &PodView) -> bool {
+        self.is_stuck(pod) || (!pod.deleting && !is_ready(pod) && self.broken_at(pod) <= self.now)
+    }
+
+    /// When a pod that is not Ready counts as broken for that alone.
+    pub(crate) fn broken_at(&self, pod: &PodView) -> Timestamp {
+        later(unready_since(pod), BROKEN_AFTER)
+    }
+
+    /// The first thing that keeps the pods from all being there and available, leaving out the indexes in `except`.
+    pub(crate) fn obstacle(&self, except: &[PodIndex]) -> Option<Obstacle<'a>> {
+        if let Some(pod) = self.condemned.first() {
+            return Some(Obstacle::Terminating(pod));
+        }
+        let pods = self.pods().filter(|(index, _)| !except.contains(index));
+        let broken = pods.clone().find(|(_, pod)| self.is_broken(pod));
+        let terminating = pods.clone().find(|(_, pod)| pod.deleting);
+        let unavailable = pods.clone().find(|(_, pod)| !self.is_available(pod));
+        broken
+            .map(|(_, pod)| Obstacle::Broken(pod))
+            .or_else(|| terminating.map(|(_, pod)| Obstacle::Terminating(pod)))
+            .or_else(|| self.missing().map(Obstacle::Missing))
+            .or_else(|| unavailable.map(|(_, pod)| Obstacle::Unavailable(pod)))
+    }
+
+    fn missing(&self) -> Option<PodIndex> {
+        if i32::try_from(self.pods.len()).is_ok_and(|count| count == self.set.replicas) {
+            return None;
+        }
+        self.indexes().find(|index| !self.pods.contains_key(index))
+    }
+
+    /// When the next pod changes its class (available, broken) by time alone.
+    pub(crate) fn next_change(&self) -> Option<Timestamp> {
+        let turns = |pod: &PodView| match self.available_at(pod) {
+            Some(at) => at,
+            None => self.broken_at(pod),
+        };
+        self.pods().map(|(_, pod)| turns(pod)).filter(|at| *at > self.now).min()
+    }
+
+    /// The revision that most pods carry.
+    pub(crate) fn most_common_revision(&self) -> Option<&'a str> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, pod) in self.pods() {
+            *counts.entry(pod.revision.as_deref()?).or_default() += 1;
+        }
+        counts.into_iter().max_by_key(|(_, count)| *count).map(|(revision, _)| revision)
+    }
+
+    pub(crate) fn carries(&self, revision: &str) -> bool {
+        self.pods().any(|(_, pod)| pod.revision.as_deref() == Some(revision))
+    }
+
+    pub(crate) fn count_wanted(&self) -> i32 {
+        count(self.pods().filter(|(_, pod)| self.is_wanted(pod)))
+    }
+
+    pub(crate) fn count_ready(&self) -> i32 {
+        count(self.pods().filter(|(_, pod)| is_ready(pod)))
+    }
+}
+
+/// What keeps the pods from all being there and available.
+#[derive(Clone, Copy)]
+pub(crate) enum Obstacle<'a> {
+    Broken(&'a PodView),
+    Terminating(&'a PodView),
+    Missing(PodIndex),
+    Unavailable(&'a PodView),
+}
+
+impl Obstacle<'_> {
+    /// True if waiting alone will probably not help.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self, Self::Broken(_))
+    }
+
+    /// A clause such as `web-2 is not Ready (app: CrashLoopBackOff) since 12:00:00 UTC`.
+    pub(crate) fn describe(&self, facts: &Facts) -> String {
+        match self {
+            Self::Broken(pod) => describe_broken(facts, pod),
+            Self::Terminating(pod) => format!("{} is terminating", pod.name),
+            Self::Missing(index) => format!("{} does not exist yet", facts.pod_name(*index)),
+            Self::Unavailable(pod) if pod.ready => {
+                format!("{} is Ready but not yet available (minReadySeconds {})", pod.name, facts.set.min_ready_seconds)
+            }
+            Self::Unavailable(pod) => format!("{} is not Ready", pod.name),
+        }
+    }
+}
+
+/// Pod, container, reason, and since when.
+pub(crate) fn describe_broken(facts: &Facts, pod: &PodView) -> String {
+    let since = super::report::clock(unready_since(pod));
+    match &pod.problem {
+        Some(problem) if problem.container.is_empty() => {
+            format!("{} is not Ready since {since} ({}: {})", pod.name, problem.reason, problem.message)
+        }
+        Some(problem) => {
+            format!("{} is not Ready since {since} (container {}: {})", pod.name, problem.container, problem.reason)
+        }
+        None => format!("{} is not Ready since {since}", pod.name),
+    }
+}
+
+pub(crate) fn is_ready(pod: &PodView) -> bool {
+    pod.ready && !pod.deleting && !pod.finished
+}
+
+/// Since when a pod that is not Ready is so.
+pub(crate) fn unready_since(pod: &PodView) -> Timestamp {
+    pod.ready_since.filter(|_| !pod.ready).unwrap_or(pod.created)
+}
+
+/// The partition in force. An absent one opens everything.
+pub(crate) fn partition(set: &SetView) -> Partition {
+    Partition(set.partition.unwrap_or(0))
+}
+
+/// `time` plus `wait`, never failing.
+pub(crate) fn later(time: Timestamp, wait: SignedDuration) -> Timestamp {
+    time.checked_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+fn count<T>(items: impl Iterator<Item = T>) -> i32 {
+    i32::try_from(items.count()).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,222 @@
+//! When checks fail: hold, pause, go back, or go on; rejected revisions; and what a person's retry does.
+
+use jiff::SignedDuration;
+use sts_plus_api::{Current, OnFailure, Phase, Reason, Step, names};
+
+use super::{
+    draft::Draft,
+    facts::{Facts, later},
+    gate, memory,
+    report::{Motion, Stand, clock},
+    step,
+};
+use crate::{
+    Action, EventTarget, Plan, PodView, Severity,
+    units::{Partition, PodIndex},
+};
+
+/// maxTries was used up, or a rolled pod was broken for as long.
+pub(crate) fn fail<'a>(
+    mut draft: Draft<'a>,
+    facts: &Facts<'a>,
+    mut current: Current,
+    reason: Reason,
+    message: &str,
+) -> Plan {
+    current.failed = true;
+    match policy(&draft, facts, &current) {
+        OnFailure::Proceed => {
+            draft.warn(Reason::ChecksIgnored, &format!("onFailure Proceed: {message}"));
+            current.failed = false;
+            step::advance(draft, facts, &current, &format!("onFailure Proceed although {message}"))
+        }
+        OnFailure::Rollback => {
+            memory::reject(&mut draft.status, facts.wanted);
+            draft.warn(reason, &format!("onFailure Rollback: {message}"));
+            let back = PodIndex(current.index);
+            draft.status.current = Some(gate::fresh(facts, Step::Rollback, back));
+            roll_back(draft, facts)
+        }
+        OnFailure::Hold | OnFailure::Pause => {
+            hold_while_failed(&mut draft, facts, &current);
+            let stand = Stand::new(Motion::Stalled, Phase::Failed, reason, message);
+            let due = current.next_check_time;
+            if let Some(due) = due {
+                draft.wake_at(due);
+            }
+            draft.status.current = Some(current);
+            draft.finish(facts, &stand)
+        }
+    }
+}
+
+/// The policy that applies: there is nothing to roll back before the first pod, after the last one, and in a revert.
+fn policy(draft: &Draft, facts: &Facts, current: &Current) -> OnFailure {
+    let wanted = draft.observed.rollout.spec.check.on_failure;
+    let can_go_back = current.step != Step::Preflight && !facts.has_flipped() && draft.last_good(facts) != facts.wanted;
+    match wanted {
+        OnFailure::Rollback if !can_go_back => OnFailure::Hold,
+        other => other,
+    }
+}
+
+/// While failed the partition is the full hold, so that a scale-up starts pods on the current revision.
+pub(crate) fn hold_while_failed(draft: &mut Draft, facts: &Facts, current: &Current) {
+    if current.failed && !facts.has_flipped() && facts.partition() != Partition::HOLD && !draft.has_actions() {
+        draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+    }
+}
+
+/// True if enough passes continue the rollout.
+pub(crate) fn may_clear(draft: &Draft, current: &Current) -> bool {
+    !current.failed || draft.observed.rollout.spec.check.on_failure != OnFailure::Pause
+}
+
+/// Failed, and the next check is known.
+pub(crate) fn stand(draft: &Draft, current: &Current, due: jiff::Timestamp) -> Stand {
+    let check = &draft.observed.rollout.spec.check;
+    let goes_on = if check.on_failure == OnFailure::Pause {
+        format!("it continues with the annotation {} or a new revision", names::RETRY)
+    } else {
+        format!("{} of {} consecutive passes to continue", current.consecutive_passes, check.success_threshold)
+    };
+    let flipped = if check.on_failure == OnFailure::Rollback && current.step == Step::Final {
+        "; after the last pod a rollback needs a template change"
+    } else {
+        ""
+    };
+    let message = format!(
+        "{}: checks failed; {}; {goes_on}{flipped}; next check at {}",
+        current.pod,
+        gate::last_words(draft),
+        clock(due)
+    );
+    Stand::new(Motion::Stalled, Phase::Failed, Reason::ChecksFailed, message)
+}
+
+/// Failed, and something keeps checks from being made.
+pub(crate) fn stand_with(current: &Current, what: &str) -> Stand {
+    let message = format!("{}: failed; {what}; a new revision or a healthy pod continues the rollout", current.pod);
+    Stand::new(Motion::Stalled, Phase::Failed, Reason::PodBroken, message)
+}
+
+/// A new value of the retry annotation takes the revision off the list and starts the counters again.
+pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
+    let given = draft.observed.rollout.annotations.get(names::RETRY);
+    if given == draft.status.retry.as_ref() {
+        return;
+    }
+    draft.status.retry = given.cloned();
+    if given.is_none() {
+        return;
+    }
+    let rejected = draft.status.rejected_revisions.iter().any(|revision| revision == facts.wanted);
+    draft.status.rejected_revisions.retain(|revision| revision != facts.wanted);
+    if rejected || draft.status.current.as_ref().is_some_and(|current| current.failed) {
+        draft.status.current = None;
+        draft.status.last_progress_time = Some(draft.now);
+        draft.normal(Reason::RolloutStarted, &format!("{} was set: {} is tried again", names::RETRY, facts.wanted));
+    }
+}
+
+/// A rejected revision is held until a person retries it. This stands before any repair.
+pub(crate) fn rejected(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
+    let is_rejected = draft.status.rejected_revisions.iter().any(|revision| revision == facts.wanted);
+    if !is_rejected || is_rolling_back(draft) {
+        return None;
+    }
+    draft.status.current = None;
+    if facts.partition() != Partition::HOLD {
+        draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+    }
+    Some(rejected_stand(facts))
+}
+
+fn rejected_stand(facts: &Facts) -> Stand {
+    let message = format!(
+        "{} was rejected and is held; change the template, or set the annotation {} on the PhasedRollout to try it again",
+        facts.wanted,
+        names::RETRY
+    );
+    Stand::new(Motion::Stalled, Phase::RolledBack, Reason::RevisionRejected, message)
+}
+
+/// True while pods go back.
+pub(crate) fn is_rolling_back(draft: &Draft) -> bool {
+    draft.status.current.as_ref().is_some_and(|current| current.step == Step::Rollback)
+}
+
+/// Rolled pods go back one at a time, without a template edit: they are deleted under the full hold and come back at the
+/// current revision (native-statefulset B7).
+pub(crate) fn roll_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
+    let last_good = draft.last_good(facts);
+    let moving = |message: String| Stand::new(Motion::Moving, Phase::RollingBack, Reason::RollingBack, message);
+    let stuck = |message: String| Stand::new(Motion::Stalled, Phase::RollingBack, Reason::RollingBack, message);
+    if facts.partition() != Partition::HOLD {
+        draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+        let message = format!("pods of {} go back to {last_good}; the partition is raised first", facts.wanted);
+        return draft.finish(facts, &moving(message));
+    }
+    let stranger = facts.off().find(|(_, pod)| pod.revision.as_deref() != Some(&last_good) && !pod.deleting);
+    if let Some((_, pod)) = stranger {
+        let carried = pod.revision.as_deref().unwrap_or("no revision");
+        let message = format!("{} carries {carried} and not {last_good}; the rollback is stopped and held", pod.name);
+        return draft.finish(facts, &stuck(message));
+    }
+    let rolled: Vec<_> = facts.pods().filter(|(_, pod)| facts.is_wanted(pod)).collect();
+    if rolled.is_empty() {
+        return match facts.obstacle(&[]) {
+            Some(obstacle) => draft.finish(facts, &moving(format!("waiting: {}", obstacle.describe(facts)))),
+            None => rolled_back(draft, facts, &last_good),
+        };
+    }
+    if facts.set.current_revision.as_deref() != Some(&last_good) {
+        let message = format!(
+            "{} is the current revision already: going back to {last_good} needs a template change",
+            facts.wanted
+        );
+        return draft.finish(facts, &stuck(message));
+    }
+    if let Some(pod) = next_back(facts, &rolled) {
+        draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+        draft.normal(Reason::PodDeleted, &format!("{} is deleted and comes back at {last_good}", pod.name));
+    }
+    let message = format!("{} pods of {} go back to {last_good}", rolled.len(), facts.wanted);
+    draft.finish(facts, &moving(message))
+}
+
+/// Broken pods first, and they do not wait; a Ready one only while everything else is available.
+fn next_back<'a>(facts: &Facts, rolled: &[(PodIndex, &'a PodView)]) -> Option<&'a PodView> {
+    let broken = rolled.iter().find(|(_, pod)| facts.is_broken(pod));
+    let healthy = || rolled.first().filter(|_| facts.obstacle(&[]).is_none());
+    broken.or_else(healthy).map(|(_, pod)| *pod)
+}
+
+fn rolled_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, last_good: &str) -> Plan {
+    draft.status.current = None;
+    let note =
+        format!("all pods of StatefulSet {} are back on {last_good}; {} is rejected", facts.set.name, facts.wanted);
+    draft.normal(Reason::RolledBack, &note);
+    draft.tell(EventTarget::Set, Severity::Normal, Reason::RolledBack, &note);
+    draft.finish(facts, &rejected_stand(facts))
+}
+
+/// No progress within progressDeadlineSeconds: told, and held for a scale-up. Checks go on, and the next progress clears it.
+pub(crate) fn overdue(draft: &mut Draft, facts: &Facts, stand: &Stand) -> Option<Stand> {
+    let seconds = draft.observed.rollout.spec.progress_deadline_seconds?;
+    let waits_for_person = matches!(stand.reason, Reason::Paused | Reason::AwaitingApproval);
+    let running = matches!(stand.motion, Motion::Moving | Motion::Held) && !waits_for_person;
+    let since = draft.status.last_progress_time.filter(|_| running && !memory::is_settled(&draft.status))?;
+    let deadline = later(since, SignedDuration::from_secs(i64::from(seconds)));
+    if deadline > draft.now {
+        draft.wake_at(deadline);
+        return None;
+    }
+    let in_flight = facts.in_flight().is_some();
+    if !in_flight && !facts.has_flipped() && facts.partition() != Partition::HOLD && !draft.has_actions() {
+        draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+    }
+    let message =
+        format!("no progress since {} (spec.progressDeadlineSeconds {seconds}); {}", clock(since), stand.message);
+    Some(Stand::new(Motion::Stalled, stand.phase, Reason::ProgressDeadlineExceeded, message))
+}

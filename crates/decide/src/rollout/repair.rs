@@ -1,0 +1,217 @@
+//! Fix and revert are never locked out by the pods that they repair (phased-rollout §4.9, §6, §10).
+//!
+//! A pod that has left the last good revision may move to the wanted one without the gate; a pod still on it may not. The number
+//! of pods off the last good revision never grows here.
+
+use sts_plus_api::{Phase, Reason, Step, StuckPods};
+
+use super::{
+    draft::Draft,
+    facts::{self, Facts, is_ready},
+    gate,
+    report::{Motion, Stand},
+};
+use crate::{
+    Action, PodView,
+    units::{Partition, PodIndex},
+};
+
+/// Begins and ends the time in which there is no availability to protect: no pod is Ready at all (§10).
+pub(crate) fn note_health(draft: &mut Draft, facts: &Facts) {
+    let old_ready = facts.off().any(|(_, pod)| is_ready(pod));
+    let any_broken = facts.off().any(|(_, pod)| facts.is_broken(pod));
+    if old_ready {
+        draft.status.never_healthy = false;
+    } else if facts.count_ready() == 0 && any_broken {
+        draft.status.never_healthy = true;
+    }
+}
+
+/// Indexes that need not be available: broken pods of a set that was never healthy.
+pub(crate) fn exempt(draft: &Draft, facts: &Facts) -> Vec<PodIndex> {
+    let waived = |(_, pod): &(PodIndex, &PodView)| draft.status.never_healthy && facts.is_broken(pod);
+    facts.off().filter(waived).map(|(index, _)| index).collect()
+}
+
+/// The next move of a repair; `None` if there is nothing to repair and the gate decides.
+pub(crate) fn next(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
+    let repair = Repair::new(draft, facts);
+    let Some(lowest) = repair.candidates.first().copied() else {
+        return close(draft, facts);
+    };
+    if repair.is_blocked_by_good_pod(lowest) {
+        return repair.replace_under_hold(draft);
+    }
+    if let Some(broken) = repair.first_broken() {
+        if repair.is_revert && facts.has_flipped() {
+            return Some(repair.delete(draft, broken));
+        }
+        if !facts.set.parallel {
+            return Some(repair.open_and_delete(draft, lowest, broken));
+        }
+    }
+    Some(repair.step(draft, lowest))
+}
+
+/// Ends a repair that is over. What it opened and what is not rolled yet is held again.
+fn close(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
+    draft.status.current.as_ref().filter(|current| current.step == Step::Repair)?;
+    if let Some(index) = facts.being_replaced() {
+        let message = format!("{} is made anew", facts.pod_name(index));
+        return Some(Stand::new(Motion::Moving, Phase::Rolling, Reason::Repairing, message));
+    }
+    draft.status.current = None;
+    facts.in_flight()?;
+    draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+    draft.wake_now();
+    let message =
+        format!("the repair is over; pods that are still on the last good revision are held for {}", facts.wanted);
+    Some(Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
+}
+
+struct Repair<'f, 'a> {
+    facts: &'f Facts<'a>,
+    last_good: String,
+    is_revert: bool,
+    /// In ascending order.
+    candidates: Vec<PodIndex>,
+}
+
+impl<'f, 'a> Repair<'f, 'a> {
+    fn new(draft: &Draft<'a>, facts: &'f Facts<'a>) -> Self {
+        let last_good = draft.last_good(facts);
+        let is_revert = last_good == facts.wanted;
+        // A set that was never healthy and is OrderedReady has only its first pods: one write opens everything.
+        let all_broken = draft.status.never_healthy && !facts.set.parallel;
+        let has_passed = |index: PodIndex, pod: &PodView| {
+            let passed = draft.status.passed.as_ref();
+            passed.is_some_and(|passed| pod.revision.as_ref() == Some(&passed.revision) && index.0 >= passed.index)
+        };
+        let is_candidate = |(index, pod): &(PodIndex, &PodView)| {
+            let left_good = pod.revision.as_deref() != Some(&last_good);
+            is_revert
+                || (left_good && (facts.is_broken(pod) || !has_passed(*index, pod)))
+                || (all_broken && facts.is_broken(pod))
+        };
+        let candidates = facts.off().filter(is_candidate).map(|(index, _)| index).collect();
+        Self { facts, last_good, is_revert, candidates }
+    }
+
+    fn pod(&self, index: PodIndex) -> Option<&'a PodView> {
+        self.facts.pod(index)
+    }
+
+    fn first_broken(&self) -> Option<&'a PodView> {
+        self.candidates.iter().filter_map(|index| self.pod(*index)).find(|pod| self.facts.is_broken(pod))
+    }
+
+    /// A pod above the lowest candidate that is still on the last good revision must not be opened with it.
+    fn is_blocked_by_good_pod(&self, lowest: PodIndex) -> bool {
+        let on_good = |pod: &PodView| pod.revision.as_deref() == Some(&self.last_good);
+        !self.is_revert
+            && self.facts.off().any(|(index, pod)| index > lowest && on_good(pod) && !self.candidates.contains(&index))
+    }
+
+    /// Nothing is opened: candidates come back at the last good revision, while that is the current one.
+    fn replace_under_hold(&self, draft: &mut Draft) -> Option<Stand> {
+        if self.facts.set.current_revision.as_deref() != Some(&self.last_good) {
+            return None;
+        }
+        if self.facts.partition() != Partition::HOLD {
+            self.remember(draft);
+            draft.set_partition(self.facts.set, self.facts.wanted, Partition::HOLD);
+            return Some(self.stand(format!("held; failed pods come back at {}", self.last_good)));
+        }
+        let healthy = || self.candidates.first().filter(|_| self.facts.obstacle(&self.candidates).is_none());
+        let leaving = self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting);
+        let pod = self.first_broken().or_else(|| healthy().and_then(|index| self.pod(*index)));
+        Some(match pod {
+            Some(pod) if !leaving => self.delete(draft, pod),
+            _ => self.wait(draft),
+        })
+    }
+
+    /// `OrderedReady` never replaces a broken pod by itself: open down to the lowest candidate, then delete the broken ones.
+    fn open_and_delete(&self, draft: &mut Draft, lowest: PodIndex, broken: &PodView) -> Stand {
+        let down_to = if draft.status.never_healthy { PodIndex(0) } else { lowest };
+        if !self.facts.partition().opens(down_to) {
+            self.open(draft, Partition::opening(down_to));
+            return self.stand(format!("partition {}: {} is replaced without checks", down_to.0, broken.name));
+        }
+        self.delete(draft, broken)
+    }
+
+    /// One index at a time, from the top, each awaited until available.
+    fn step(&self, draft: &mut Draft, lowest: PodIndex) -> Stand {
+        let in_flight = self.facts.off().map(|(index, _)| index).find(|index| self.facts.partition().opens(*index));
+        let next = self.facts.off().map(|(index, _)| index).rfind(|index| *index >= lowest);
+        let (Some(next), None) = (next, in_flight) else { return self.wait(draft) };
+        let leaving = self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting);
+        if leaving || self.facts.obstacle(&self.candidates).is_some() {
+            return self.wait(draft);
+        }
+        self.open(draft, Partition::opening(next));
+        self.stand(format!("partition {}: {} is replaced without checks", next.0, self.facts.pod_name(next)))
+    }
+
+    fn open(&self, draft: &mut Draft, partition: Partition) {
+        self.remember(draft);
+        draft.set_partition(self.facts.set, self.facts.wanted, partition);
+        draft.status.last_progress_time = Some(draft.now);
+        let why = if self.is_revert { "are off the wanted revision" } else { "have not passed their checks" };
+        draft.normal(
+            Reason::Repairing,
+            &format!("partition {}: pods that {why} move to {} without checks", partition.0, self.facts.wanted),
+        );
+    }
+
+    fn delete(&self, draft: &mut Draft, pod: &PodView) -> Stand {
+        self.remember(draft);
+        delete_stuck(draft, self.facts, pod)
+    }
+
+    fn wait(&self, draft: &mut Draft) -> Stand {
+        self.remember(draft);
+        match self.facts.obstacle(&self.candidates) {
+            Some(obstacle) if obstacle.is_broken() => {
+                let what = obstacle.describe(self.facts);
+                Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("the repair waits: {what}"))
+            }
+            Some(obstacle) => self.stand(format!("the repair waits: {}", obstacle.describe(self.facts))),
+            None => self.stand("the repair waits for the StatefulSet controller".to_owned()),
+        }
+    }
+
+    fn remember(&self, draft: &mut Draft) {
+        if let Some(lowest) = self.candidates.first() {
+            draft.status.current = Some(gate::fresh(self.facts, Step::Repair, *lowest));
+        }
+    }
+
+    fn stand(&self, message: String) -> Stand {
+        Stand::new(Motion::Moving, Phase::Rolling, Reason::Repairing, message)
+    }
+}
+
+/// In a normal step: the pod that was opened is stuck on its old revision, which `OrderedReady` never replaces (§6).
+pub(crate) fn unstick(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
+    let opened = |(index, pod): &(PodIndex, &PodView)| facts.partition().opens(*index) && facts.is_stuck(pod);
+    let (_, pod) = facts.off().find(opened)?;
+    Some(delete_stuck(draft, facts, pod))
+}
+
+/// Deletes a pod so that it is made anew, if that is allowed.
+fn delete_stuck(draft: &mut Draft, facts: &Facts, pod: &PodView) -> Stand {
+    let what = if facts.is_broken(pod) {
+        facts::describe_broken(facts, pod)
+    } else {
+        format!("{} has not passed its checks", pod.name)
+    };
+    if draft.observed.rollout.spec.stuck_pods == StuckPods::Wait {
+        let message = format!("{what}; spec.stuckPods is Wait: delete pod {} to go on", pod.name);
+        return Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, message);
+    }
+    draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+    draft.normal(Reason::PodDeleted, &format!("{what}; it is deleted so that it is made anew"));
+    Stand::new(Motion::Moving, Phase::Rolling, Reason::Repairing, format!("{} is made anew", pod.name))
+}

@@ -1,0 +1,136 @@
+//! One more pod: lowering the partition by exactly one pod, waiting for it, and the end of the rollout.
+
+use sts_plus_api::{Current, Passed, Phase, Reason, Step, names};
+
+use super::{
+    draft::Draft,
+    engine,
+    facts::Facts,
+    gate, memory, repair,
+    report::{Motion, Stand},
+};
+use crate::{
+    Action, EventTarget, Plan, Severity,
+    units::{Partition, PodIndex},
+};
+
+/// A cycle has passed: the next pod, or the end.
+pub(crate) fn advance<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, cycle: &Current, verdict: &str) -> Plan {
+    match cycle.step {
+        Step::Final => complete(draft, facts),
+        Step::Preflight | Step::Pod | Step::Repair | Step::Rollback => {
+            let Some(next) = facts.next_to_roll() else { return draft.unchanged() };
+            if let Some(stand) = awaits_approval(&draft, facts, next) {
+                draft.status.current = Some(cycle.clone());
+                return draft.finish(facts, &stand);
+            }
+            if cycle.step == Step::Pod {
+                let index = facts.lowest_wanted().map_or(cycle.index, |index| index.0);
+                draft.status.passed = Some(Passed { revision: facts.wanted.to_owned(), index });
+            }
+            roll(draft, facts, next, verdict)
+        }
+    }
+}
+
+/// The first pod without a preflight.
+pub(crate) fn first<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, next: PodIndex, exempt: &[PodIndex]) -> Plan {
+    if let Some(obstacle) = facts.obstacle(exempt) {
+        let current = gate::resume(&draft, facts, Step::Preflight, next);
+        return gate::obstructed(draft, facts, current, obstacle);
+    }
+    if let Some(stand) = awaits_approval(&draft, facts, next) {
+        gate::remember(&mut draft, facts, Step::Preflight, next);
+        return draft.finish(facts, &stand);
+    }
+    roll(draft, facts, next, "no preflight checks")
+}
+
+fn roll<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, next: PodIndex, verdict: &str) -> Plan {
+    let before = facts.partition();
+    let partition = Partition::opening(next);
+    draft.set_partition(facts.set, facts.wanted, partition);
+    if approval(&draft, facts, next) {
+        draft.act(Action::ConsumeAnnotation(names::APPROVE));
+    }
+    let pod = facts.pod_name(next);
+    let is_last = facts.off().all(|(index, _)| index == next);
+    draft.status.last_progress_time = Some(draft.now);
+    let mut current = gate::fresh(facts, if is_last { Step::Final } else { Step::Pod }, next);
+    current.since = None;
+    draft.status.current = Some(current);
+    let note = format!("partition {} -> {}: {pod} is rolled to {}; {verdict}", before.0, partition.0, facts.wanted);
+    draft.normal(Reason::PartitionLowered, &note);
+    let message = format!("{pod} is being rolled to {} (partition {})", facts.wanted, partition.0);
+    draft.finish(facts, &Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
+}
+
+fn approval(draft: &Draft, facts: &Facts, next: PodIndex) -> bool {
+    let given = draft.observed.rollout.annotations.get(names::APPROVE);
+    given.is_some_and(|given| *given == format!("{}/{}", facts.wanted, next.0))
+}
+
+fn awaits_approval(draft: &Draft, facts: &Facts, next: PodIndex) -> Option<Stand> {
+    let spec = &draft.observed.rollout.spec;
+    if !spec.pause_before.contains(&next.0) || draft.status.never_healthy || approval(draft, facts, next) {
+        return None;
+    }
+    let other = match draft.observed.rollout.annotations.get(names::APPROVE) {
+        Some(given) => format!("; the annotation says {given}, which is not this step and is ignored"),
+        None => String::new(),
+    };
+    let message = format!(
+        "spec.pauseBefore: {} waits for the annotation {}: {}/{}{other}",
+        facts.pod_name(next),
+        names::APPROVE,
+        facts.wanted,
+        next.0
+    );
+    Some(Stand::new(Motion::Held, Phase::Paused, Reason::AwaitingApproval, message))
+}
+
+/// The partition is open for `index` and its pod is not at the revision yet.
+pub(crate) fn wait<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, index: PodIndex, exempt: &[PodIndex]) -> Plan {
+    if let Some(stand) = repair::unstick(&mut draft, facts) {
+        return draft.finish(facts, &stand);
+    }
+    let mut current =
+        match draft.status.current.take().filter(|current| matches!(current.step, Step::Pod | Step::Final)) {
+            Some(current) => current,
+            None => gate::fresh(facts, Step::Pod, index),
+        };
+    current.since = None;
+    match facts.obstacle(exempt) {
+        Some(obstacle) => gate::obstructed(draft, facts, current, obstacle),
+        None => {
+            draft.status.current = Some(current);
+            let message = format!("{} is about to be rolled to {}", facts.pod_name(index), facts.wanted);
+            draft.finish(facts, &Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
+        }
+    }
+}
+
+/// Every pod carries the revision and is available, but the StatefulSet's status does not say so yet.
+pub(crate) fn await_flip<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, index: PodIndex) -> Plan {
+    gate::remember(&mut draft, facts, Step::Final, index);
+    let message = format!(
+        "all {} pods carry {}; its controller has not yet made it the current revision",
+        facts.replicas(),
+        facts.wanted
+    );
+    draft.finish(facts, &Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
+}
+
+/// The end of a rollout. The partition is at rest already.
+pub(crate) fn complete<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
+    memory::complete(&mut draft.status, facts.wanted, draft.observed.rollout.spec.check.final_check, draft.now);
+    let note = format!(
+        "all {} pods of StatefulSet {} carry {}; the rollout is complete",
+        facts.replicas(),
+        facts.set.name,
+        facts.wanted
+    );
+    draft.normal(Reason::Completed, &note);
+    draft.tell(EventTarget::Set, Severity::Normal, Reason::Completed, &note);
+    draft.finish(facts, &engine::rest(facts, true))
+}
