@@ -115,19 +115,9 @@ impl<'a> Facts<'a> {
         self.pods().filter_map(|(_, pod)| self.available_at(pod)).max()
     }
 
-    /// Waits for a reason that the native controller never resolves by itself (phased-rollout §6).
-    pub(crate) fn is_stuck(&self, pod: &PodView) -> bool {
-        !pod.deleting && !is_ready(pod) && pod.problem.is_some()
-    }
-
     /// Stuck, or not Ready for 60 s for any reason.
     pub(crate) fn is_broken(&self, pod: &PodView) -> bool {
-        self.is_stuck(pod) || (!pod.deleting && !is_ready(pod) && self.broken_at(pod) <= self.now)
-    }
-
-    /// When a pod that is not Ready counts as broken for that alone.
-    pub(crate) fn broken_at(&self, pod: &PodView) -> Timestamp {
-        later(unready_since(pod), BROKEN_AFTER)
+        is_stuck(pod) || (!pod.deleting && !is_ready(pod) && broken_at(pod) <= self.now)
     }
 
     /// The first thing that keeps the pods from all being there and available, leaving out the indexes in `except`.
@@ -157,7 +147,7 @@ impl<'a> Facts<'a> {
     pub(crate) fn next_change(&self) -> Option<Timestamp> {
         let turns = |pod: &PodView| match self.available_at(pod) {
             Some(at) => at,
-            None => self.broken_at(pod),
+            None => broken_at(pod),
         };
         self.pods().map(|(_, pod)| turns(pod)).filter(|at| *at > self.now).min()
     }
@@ -202,7 +192,7 @@ impl Obstacle<'_> {
     /// A clause such as `web-2 is not Ready (app: CrashLoopBackOff) since 12:00:00 UTC`.
     pub(crate) fn describe(&self, facts: &Facts) -> String {
         match self {
-            Self::Broken(pod) => describe_broken(facts, pod),
+            Self::Broken(pod) => describe_broken(pod),
             Self::Terminating(pod) => format!("{} is terminating", pod.name),
             Self::Missing(index) => format!("{} does not exist yet", facts.pod_name(*index)),
             Self::Unavailable(pod) if pod.ready => {
@@ -214,7 +204,7 @@ impl Obstacle<'_> {
 }
 
 /// Pod, container, reason, and since when.
-pub(crate) fn describe_broken(facts: &Facts, pod: &PodView) -> String {
+pub(crate) fn describe_broken(pod: &PodView) -> String {
     let since = super::report::clock(unready_since(pod));
     match &pod.problem {
         Some(problem) if problem.container.is_empty() => {
@@ -229,6 +219,16 @@ pub(crate) fn describe_broken(facts: &Facts, pod: &PodView) -> String {
 
 pub(crate) fn is_ready(pod: &PodView) -> bool {
     pod.ready && !pod.deleting && !pod.finished
+}
+
+/// Waits for a reason that the native controller never resolves by itself (phased-rollout §6).
+pub(crate) fn is_stuck(pod: &PodView) -> bool {
+    !pod.deleting && !is_ready(pod) && pod.problem.is_some()
+}
+
+/// When a pod that is not Ready counts as broken for that alone.
+fn broken_at(pod: &PodView) -> Timestamp {
+    later(unready_since(pod), BROKEN_AFTER)
 }
 
 /// Since when a pod that is not Ready is so.

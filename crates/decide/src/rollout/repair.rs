@@ -58,7 +58,7 @@ fn close(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
     draft.status.current.as_ref().filter(|current| current.step == Step::Repair)?;
     if let Some(index) = facts.being_replaced() {
         let message = format!("{} is made anew", facts.pod_name(index));
-        return Some(Stand::new(Motion::Moving, Phase::Rolling, Reason::Repairing, message));
+        return Some(repairing(message));
     }
     draft.status.current = None;
     facts.in_flight()?;
@@ -120,7 +120,7 @@ impl<'f, 'a> Repair<'f, 'a> {
         if self.facts.partition() != Partition::HOLD {
             self.remember(draft);
             draft.set_partition(self.facts.set, self.facts.wanted, Partition::HOLD);
-            return Some(self.stand(format!("held; failed pods come back at {}", self.last_good)));
+            return Some(repairing(format!("held; failed pods come back at {}", self.last_good)));
         }
         let healthy = || self.candidates.first().filter(|_| self.facts.obstacle(&self.candidates).is_none());
         let leaving = self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting);
@@ -136,7 +136,7 @@ impl<'f, 'a> Repair<'f, 'a> {
         let down_to = if draft.status.never_healthy { PodIndex(0) } else { lowest };
         if !self.facts.partition().opens(down_to) {
             self.open(draft, Partition::opening(down_to));
-            return self.stand(format!("partition {}: {} is replaced without checks", down_to.0, broken.name));
+            return repairing(format!("partition {}: {} is replaced without checks", down_to.0, broken.name));
         }
         self.delete(draft, broken)
     }
@@ -151,7 +151,7 @@ impl<'f, 'a> Repair<'f, 'a> {
             return self.wait(draft);
         }
         self.open(draft, Partition::opening(next));
-        self.stand(format!("partition {}: {} is replaced without checks", next.0, self.facts.pod_name(next)))
+        repairing(format!("partition {}: {} is replaced without checks", next.0, self.facts.pod_name(next)))
     }
 
     fn open(&self, draft: &mut Draft, partition: Partition) {
@@ -177,8 +177,8 @@ impl<'f, 'a> Repair<'f, 'a> {
                 let what = obstacle.describe(self.facts);
                 Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("the repair waits: {what}"))
             }
-            Some(obstacle) => self.stand(format!("the repair waits: {}", obstacle.describe(self.facts))),
-            None => self.stand("the repair waits for the StatefulSet controller".to_owned()),
+            Some(obstacle) => repairing(format!("the repair waits: {}", obstacle.describe(self.facts))),
+            None => repairing("the repair waits for the StatefulSet controller".to_owned()),
         }
     }
 
@@ -187,15 +187,15 @@ impl<'f, 'a> Repair<'f, 'a> {
             draft.status.current = Some(gate::fresh(self.facts, Step::Repair, *lowest));
         }
     }
+}
 
-    fn stand(&self, message: String) -> Stand {
-        Stand::new(Motion::Moving, Phase::Rolling, Reason::Repairing, message)
-    }
+fn repairing(message: String) -> Stand {
+    Stand::new(Motion::Moving, Phase::Rolling, Reason::Repairing, message)
 }
 
 /// In a normal step: the pod that was opened is stuck on its old revision, which `OrderedReady` never replaces (§6).
 pub(crate) fn unstick(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
-    let opened = |(index, pod): &(PodIndex, &PodView)| facts.partition().opens(*index) && facts.is_stuck(pod);
+    let opened = |(index, pod): &(PodIndex, &PodView)| facts.partition().opens(*index) && facts::is_stuck(pod);
     let (_, pod) = facts.off().find(opened)?;
     Some(delete_stuck(draft, facts, pod))
 }
@@ -203,7 +203,7 @@ pub(crate) fn unstick(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
 /// Deletes a pod so that it is made anew, if that is allowed.
 fn delete_stuck(draft: &mut Draft, facts: &Facts, pod: &PodView) -> Stand {
     let what = if facts.is_broken(pod) {
-        facts::describe_broken(facts, pod)
+        facts::describe_broken(pod)
     } else {
         format!("{} has not passed its checks", pod.name)
     };
@@ -213,5 +213,5 @@ fn delete_stuck(draft: &mut Draft, facts: &Facts, pod: &PodView) -> Stand {
     }
     draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
     draft.normal(Reason::PodDeleted, &format!("{what}; it is deleted so that it is made anew"));
-    Stand::new(Motion::Moving, Phase::Rolling, Reason::Repairing, format!("{} is made anew", pod.name))
+    repairing(format!("{} is made anew", pod.name))
 }

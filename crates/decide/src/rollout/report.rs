@@ -91,7 +91,7 @@ fn count(status: &mut PhasedRolloutStatus, facts: &Facts) {
 
 fn forget_counts(status: &mut PhasedRolloutStatus) {
     (status.replicas, status.updated_replicas, status.ready_replicas) = (0, 0, 0);
-    status.updated = "0/0".to_owned();
+    "0/0".clone_into(&mut status.updated);
     status.partition = None;
 }
 

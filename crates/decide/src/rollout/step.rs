@@ -100,14 +100,12 @@ pub(crate) fn wait<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, index: PodIndex,
             None => gate::fresh(facts, Step::Pod, index),
         };
     current.since = None;
-    match facts.obstacle(exempt) {
-        Some(obstacle) => gate::obstructed(draft, facts, current, obstacle),
-        None => {
-            draft.status.current = Some(current);
-            let message = format!("{} is about to be rolled to {}", facts.pod_name(index), facts.wanted);
-            draft.finish(facts, &Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
-        }
+    if let Some(obstacle) = facts.obstacle(exempt) {
+        return gate::obstructed(draft, facts, current, obstacle);
     }
+    draft.status.current = Some(current);
+    let message = format!("{} is about to be rolled to {}", facts.pod_name(index), facts.wanted);
+    draft.finish(facts, &Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
 }
 
 /// Every pod carries the revision and is available, but the StatefulSet's status does not say so yet.
