@@ -1,5 +1,19 @@
-//! The running operator: reads, decides, writes.
+//! The running operator: it reads, asks `decide`, and writes. `run` is its life, `watch` what it sees, `controllers` what it does;
+//! `manifests`, `admission` and `rbac` are what gets installed.
 
 pub mod admission;
+pub mod args;
+pub mod client;
+pub mod controllers;
+pub mod errors;
+pub mod events;
+pub mod hold;
 pub mod manifests;
+pub mod pace;
 pub mod rbac;
+pub mod run;
+pub mod telemetry;
+pub mod tries;
+pub mod views;
+pub mod watch;
+pub mod written;

@@ -1,1 +1,45 @@
-fn main() {}
+//! The `sts-plus` command. Exit codes: 0 done or stopped as asked, 1 failed, 2 wrong command line, 130 stopped the hard way.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use sts_plus::args::{Cli, Command, ManifestArgs};
+use sts_plus::{manifests, run, telemetry};
+
+fn main() -> ExitCode {
+    match carry_out(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "sts-plus: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Run(args) => {
+            telemetry::start(args.log_format, &args.log_level)?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            let outcome = runtime.block_on(run::run(&args));
+            // A dry run or a question to Prometheus that is still under way must not keep us.
+            runtime.shutdown_background();
+            outcome
+        }
+        Command::Crds => print(&manifests::to_yaml(&manifests::crds()?)?),
+        Command::Manifests(args) => print(&manifests::to_yaml(&manifests::render(&options(args))?)?),
+    }
+}
+
+fn options(args: ManifestArgs) -> manifests::Options {
+    manifests::Options { namespace: args.namespace, identities: args.identities, image: args.image }
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => Ok(outcome?),
+    }
+}

@@ -1,0 +1,139 @@
+//! Writes: the actions of a plan in their order, then the status, then the events. It must never decide: a write that is refused
+//! ends the run, and the next one decides on what is then seen.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Resource as _, ResourceExt as _};
+use sts_plus_api::{PhasedRollout, names};
+use sts_plus_decide::{Action, EventTarget, Plan};
+
+use super::observe::Scene;
+use super::{Context, bodies, report};
+use crate::client::deadline;
+use crate::errors::Error;
+use crate::views::{PodObject, SetObject};
+
+/// Carries out a plan.
+pub(super) async fn carry_out(plan: &Plan, scene: &Scene, context: &Context) -> Result<(), Error> {
+    // The version that the status is based on, moved on by our own writes only.
+    let mut version = scene.rollout.resource_version();
+    for action in &plan.actions {
+        match act(action, scene, context).await? {
+            Done::Nothing => {}
+            Done::Rollout(written) => version = written,
+            Done::Gone => return Ok(()),
+        }
+        report::action(scene, action);
+    }
+    if plan.status != scene.observed.rollout.status {
+        write_status(plan, scene, version.as_deref(), context).await?;
+        report::transition(scene, plan);
+    }
+    for event in &plan.events {
+        let regarding = match event.on {
+            EventTarget::Rollout => scene.rollout.object_ref(&()),
+            EventTarget::Set => scene.target().map_or_else(|| scene.rollout.object_ref(&()), reference_of),
+        };
+        report::event(scene, event);
+        context.events.record(regarding, event.severity, event.reason, &event.note).await;
+    }
+    Ok(())
+}
+
+enum Done {
+    /// Nothing that matters for the status.
+    Nothing,
+    /// The PhasedRollout was written and has this version now.
+    Rollout(Option<String>),
+    /// The PhasedRollout may be gone: nothing more can be written to it.
+    Gone,
+}
+
+async fn act(action: &Action, scene: &Scene, context: &Context) -> Result<Done, Error> {
+    match action {
+        Action::AddFinalizer => {
+            patch_rollout("adding the finalizer", bodies::add_finalizer(&scene.rollout), scene, context).await
+        }
+        Action::ConsumeAnnotation(key) => {
+            let patch = bodies::consume_annotation(&scene.rollout, key);
+            patch_rollout("removing an annotation", patch, scene, context).await
+        }
+        Action::RemoveFinalizer => {
+            let patch = bodies::remove_finalizer(&scene.rollout);
+            match patch_rollout("removing the finalizer", patch, scene, context).await {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+            Ok(Done::Gone)
+        }
+        Action::PatchSet { set, uid, generation, partition, annotations } => {
+            let Some(seen) = scene.sets.get(set) else {
+                return Err(Error::Unusable {
+                    what: format!("the plan for StatefulSet {set}"),
+                    problem: "the set was not looked at".to_owned(),
+                });
+            };
+            if let Some(patch) = bodies::set_patch(seen, uid, *generation, *partition, annotations) {
+                patch_set(set, patch, scene, context).await?;
+            }
+            Ok(Done::Nothing)
+        }
+        Action::DeletePod { name, uid } => delete_pod(name, uid, scene, context).await,
+    }
+}
+
+async fn patch_rollout(
+    what: &str,
+    patch: Option<json_patch::Patch>,
+    scene: &Scene,
+    context: &Context,
+) -> Result<Done, Error> {
+    let Some(patch) = patch else { return Ok(Done::Nothing) };
+    let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), scene.namespace());
+    let patch = Patch::Json::<()>(patch);
+    let call = format!("{what} of PhasedRollout {}", scene.name());
+    let written = deadline(call, rollouts.patch(scene.name(), &manager(names::MANAGER_LIFECYCLE), &patch)).await?;
+    let version = written.resource_version();
+    context.written.remember(scene.rollout_uid(), version.as_deref());
+    Ok(Done::Rollout(version))
+}
+
+async fn patch_set(set: &str, patch: json_patch::Patch, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    let patch = Patch::Json::<()>(patch);
+    let call = format!("patching StatefulSet {set}");
+    let written = deadline(call, sets.patch(set, &manager(names::MANAGER_HOLD), &patch)).await?;
+    context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
+    Ok(())
+}
+
+/// A pod that is gone already is as good as deleted; one of the same name with another UID is not touched.
+async fn delete_pod(name: &str, uid: &str, scene: &Scene, context: &Context) -> Result<Done, Error> {
+    let pods: Api<PodObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match deadline(format!("deleting pod {name}"), pods.delete(name, &params)).await {
+        Ok(_) => Ok(Done::Nothing),
+        Err(error) if error.is_not_found() => Ok(Done::Nothing),
+        Err(error) => Err(error),
+    }
+}
+
+async fn write_status(plan: &Plan, scene: &Scene, version: Option<&str>, context: &Context) -> Result<(), Error> {
+    let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), scene.namespace());
+    let body = Patch::Apply(bodies::status(&scene.rollout, version, &plan.status));
+    let params = PatchParams { force: true, ..manager(names::MANAGER_STATUS) };
+    let call = format!("writing the status of PhasedRollout {}", scene.name());
+    let written = deadline(call, rollouts.patch_status(scene.name(), &params, &body)).await?;
+    context.written.remember(scene.rollout_uid(), written.resource_version().as_deref());
+    Ok(())
+}
+
+fn manager(name: &str) -> PatchParams {
+    PatchParams { field_manager: Some(name.to_owned()), ..PatchParams::default() }
+}
+
+fn reference_of(set: &SetObject) -> ObjectReference {
+    set.object_ref(&())
+}

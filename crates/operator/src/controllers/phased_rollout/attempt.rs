@@ -1,0 +1,279 @@
+//! One try: every query is asked once, with credentials read from their Secrets just now. Nothing of a Secret is kept, and nothing
+//! is written to the API server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use sts_plus_api::{Check, CheckRecord, Reason, Verdict};
+use sts_plus_decide::{CheckRequest, ConfigProblem, Try};
+use sts_plus_gates::{AddressPolicy, Answer, Question, SecretData, Secrets, questions};
+
+use super::observe::Scene;
+use super::{Context, now};
+use crate::client::{USER_AGENT, deadline};
+use crate::errors::{Class, Error, cut};
+use crate::telemetry::panic_text;
+
+pub use sts_plus_gates::Prober;
+
+/// Beyond the longest time-out that a query may have, twice, this is what a try may take before it counts as an error.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// The way to Prometheus.
+#[must_use]
+pub fn prober(allow_loopback: bool) -> Prober {
+    Prober::new(USER_AGENT, AddressPolicy { allow_loopback })
+}
+
+/// What is wrong with the checks, as far as it shows without asking anybody.
+pub(super) fn validate(check: &Check) -> Vec<ConfigProblem> {
+    sts_plus_gates::validate(check).into_iter().map(problem).collect()
+}
+
+fn problem(problem: sts_plus_gates::Problem) -> ConfigProblem {
+    ConfigProblem { reason: problem.reason, message: problem.message }
+}
+
+/// A try that can be made.
+pub(super) struct Attempt {
+    client: Client,
+    prober: Arc<Prober>,
+    namespace: String,
+    check: Check,
+    request: CheckRequest,
+}
+
+/// A Secret as far as it could be read.
+enum Read {
+    Found(SecretData),
+    Missing,
+    Failed(Error),
+}
+
+impl Attempt {
+    pub(super) fn new(scene: &Scene, request: &CheckRequest, context: &Context) -> Self {
+        Self {
+            client: context.client.clone(),
+            prober: Arc::clone(&context.prober),
+            namespace: scene.namespace().to_owned(),
+            check: scene.observed.rollout.spec.check.clone(),
+            request: request.clone(),
+        }
+    }
+
+    /// Makes it. There is always an outcome, also after a panic: an error of every query.
+    pub(super) async fn make(self) -> Try {
+        let answers = tokio::time::timeout(self.longest(), AssertUnwindSafe(self.ask_all()).catch_unwind());
+        let answers = match answers.await {
+            Ok(Ok(answers)) => answers,
+            Ok(Err(panic)) => {
+                self.all_failed(&format!("bug: a panic while Prometheus was asked: {}", panic_text(&*panic)))
+            }
+            Err(_) => self.all_failed("the check took longer than its time-outs allow"),
+        };
+        let mut tried = Try {
+            request: self.request.key.clone(),
+            time: now(),
+            records: Vec::new(),
+            config: Vec::new(),
+            warnings: Vec::new(),
+        };
+        for mut answer in answers {
+            answer.record.time = tried.time;
+            tried.records.push(answer.record);
+            tried.config.extend(answer.problem.map(problem));
+            tried.warnings.extend(answer.warnings);
+        }
+        tried.config.dedup();
+        tried.warnings.dedup();
+        tried
+    }
+
+    fn longest(&self) -> Duration {
+        let seconds = self.check.all_queries().map(|query| query.timeout_seconds).max().unwrap_or(0);
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) * 2 + SLACK
+    }
+
+    fn pod(&self) -> &str {
+        self.request.variables.get("pod").map_or("", String::as_str)
+    }
+
+    async fn ask_all(&self) -> Vec<Answer> {
+        let questions = questions(&self.check);
+        let read = self.read_secrets(&questions).await;
+        join_all(questions.iter().map(|question| self.ask(question, &read))).await
+    }
+
+    async fn ask(&self, question: &Question<'_>, read: &BTreeMap<String, Read>) -> Answer {
+        match secrets(question, read) {
+            Ok(secrets) => self.prober.ask(question, &self.request.variables, &secrets, self.pod()).await,
+            Err((field, name, error)) => self.unreadable(question, &field, name, error),
+        }
+    }
+
+    async fn read_secrets(&self, questions: &[Question<'_>]) -> BTreeMap<String, Read> {
+        let names: BTreeSet<&str> =
+            questions.iter().flat_map(|question| fields(question).map(|(_, name)| name)).flatten().collect();
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let reads = names.into_iter().map(|name| {
+            let api = &api;
+            async move {
+                let found = deadline(format!("reading Secret {name}"), api.get_opt(name)).await;
+                let read = match found {
+                    Ok(None) => Read::Missing,
+                    Ok(Some(secret)) => Read::Found(data(name, secret)),
+                    Err(error) => Read::Failed(error),
+                };
+                (name.to_owned(), read)
+            }
+        });
+        join_all(reads).await.into_iter().collect()
+    }
+
+    /// A Secret that we may not read is for a person to mend; any other failure may pass by itself.
+    fn unreadable(&self, question: &Question<'_>, field: &str, secret: &str, error: &Error) -> Answer {
+        let forbidden = error.class() == Class::Forbidden;
+        let sentence = if forbidden {
+            format!(
+                "{field} names Secret {secret}, which the operator may not read: give it the right to get Secrets in namespace {}",
+                self.namespace
+            )
+        } else {
+            format!("{field} names Secret {secret}, which could not be read: {error}")
+        };
+        let problem = forbidden
+            .then(|| sts_plus_gates::Problem { reason: Reason::InvalidCredentials, message: sentence.clone() });
+        Answer { problem, ..self.failed(question, &sentence) }
+    }
+
+    fn all_failed(&self, sentence: &str) -> Vec<Answer> {
+        questions(&self.check).iter().map(|question| self.failed(question, sentence)).collect()
+    }
+
+    fn failed(&self, question: &Question<'_>, sentence: &str) -> Answer {
+        let record = CheckRecord {
+            time: now(),
+            name: cut(question.query.display_name(), 253).to_owned(),
+            pod: cut(self.pod(), 253).to_owned(),
+            query: cut(&question.query.expr, 512).to_owned(),
+            endpoint: String::new(),
+            verdict: Verdict::Error,
+            passed: false,
+            message: cut(sentence, 512).to_owned(),
+            http_status: None,
+            series_count: 0,
+            series: Vec::new(),
+        };
+        Answer { record, problem: None, warnings: Vec::new() }
+    }
+}
+
+/// The fields of a query that name a Secret, with the name, in the order credentials, authority, client certificate.
+fn fields<'a>(question: &Question<'a>) -> [(String, Option<&'a str>); 3] {
+    let tls = question.query.tls.as_ref();
+    [
+        (question.secret_field.clone(), question.secret_ref),
+        (format!("{}.tls.caSecretRef", question.field), tls.and_then(|tls| tls.ca_secret_ref.as_deref())),
+        (format!("{}.tls.certSecretRef", question.field), tls.and_then(|tls| tls.cert_secret_ref.as_deref())),
+    ]
+}
+
+/// The Secrets of one query. The error is the field, the name and the error of the first that could not be read; one that does
+/// not exist is no such error: what that means is said where the query is asked.
+fn secrets<'a>(
+    question: &Question<'a>,
+    read: &'a BTreeMap<String, Read>,
+) -> Result<Secrets, (String, &'a str, &'a Error)> {
+    let [credentials, ca, client_certificate] =
+        fields(question).map(|(field, name)| match name.and_then(|name| read.get_key_value(name)) {
+            None | Some((_, Read::Missing)) => Ok(None),
+            Some((_, Read::Found(data))) => Ok(Some(data.clone())),
+            Some((name, Read::Failed(error))) => Err((field, name.as_str(), error)),
+        });
+    Ok(Secrets { credentials: credentials?, ca: ca?, client_certificate: client_certificate? })
+}
+
+fn data(name: &str, secret: Secret) -> SecretData {
+    let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+    SecretData { name: name.to_owned(), data }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use sts_plus_api::Step;
+    use sts_plus_decide::CheckKey;
+
+    use super::*;
+
+    /// An API server that gives one answer to everything.
+    fn attempt(code: u16, answer: &Value) -> Attempt {
+        let answer = answer.to_string();
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let response = Response::builder().status(code).body(Body::from(answer.clone().into_bytes()));
+            async move { response }
+        });
+        let check = serde_json::from_value(json!({
+            "query": {"expr": "up{pod=\"${pod}\"}", "url": "127.0.0.1:1", "secretRef": "prom-secret"},
+        }));
+        let key = CheckKey { revision: "web-a".to_owned(), index: 2, step: Step::Pod };
+        Attempt {
+            client: Client::new(service, "default"),
+            prober: Arc::new(prober(true)),
+            namespace: "default".to_owned(),
+            check: check.unwrap(),
+            request: CheckRequest { key, variables: [("pod", "web-2".to_owned())].into() },
+        }
+    }
+
+    fn refusal(code: u16, reason: &str) -> Value {
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "no"})
+    }
+
+    #[tokio::test]
+    async fn a_missing_secret_is_a_problem_that_names_the_field() {
+        let tried = attempt(404, &refusal(404, "NotFound")).make().await;
+        assert_eq!(tried.config.len(), 1);
+        assert_eq!(tried.config[0].reason, Reason::InvalidCredentials);
+        assert!(
+            tried.config[0].message.contains("spec.check.query.secretRef names Secret prom-secret"),
+            "{:?}",
+            tried.config
+        );
+        assert_eq!(tried.records[0].verdict, Verdict::Error);
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_may_not_be_read_is_a_problem_with_its_cure() {
+        let tried = attempt(403, &refusal(403, "Forbidden")).make().await;
+        assert_eq!(tried.config[0].reason, Reason::InvalidCredentials);
+        assert!(tried.config[0].message.contains("give it the right to get Secrets"), "{:?}", tried.config);
+        assert_eq!((tried.records.len(), tried.records[0].pod.as_str()), (1, "web-2"));
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_fails_is_an_error_that_may_pass() {
+        let tried = attempt(500, &refusal(500, "InternalError")).make().await;
+        assert!(tried.config.is_empty());
+        assert_eq!((tried.records[0].verdict, tried.records[0].passed), (Verdict::Error, false));
+        assert!(tried.records[0].message.contains("could not be read"), "{}", tried.records[0].message);
+    }
+
+    #[tokio::test]
+    async fn a_prometheus_that_does_not_answer_is_an_error_and_the_token_shows_nowhere() {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "prom-secret"}, "data": {"token": "dG9wc2VjcmV0"}});
+        let tried = attempt(200, &secret).make().await;
+        assert_eq!(tried.request.index, 2);
+        assert_eq!(tried.records[0].verdict, Verdict::Error);
+        assert_eq!(tried.records[0].query, "up{pod=\"web-2\"}");
+        assert!(!format!("{tried:?}").contains("topsecret"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Reads: everything that one decision looks at, from the caches or from the API server. It must never write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::ListParams;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, ResourceExt as _};
+use sts_plus_api::PhasedRollout;
+use sts_plus_decide::{CheckRequest, ConfigProblem, Observed, Rival, Target};
+
+use super::{Context, attempt};
+use crate::client::deadline;
+use crate::errors::Error;
+use crate::tries::Asked;
+use crate::views::{PodObject, SetObject, rollout_view};
+
+/// What was seen: the input of the decision, and the objects that a write needs more of.
+pub(super) struct Scene {
+    pub(super) observed: Observed,
+    pub(super) rollout: PhasedRollout,
+    /// The target and the former targets, by name.
+    pub(super) sets: BTreeMap<String, SetObject>,
+    /// When the hold is to be found out again.
+    pub(super) hold_again: Option<Duration>,
+}
+
+impl Scene {
+    pub(super) fn rollout_uid(&self) -> &str {
+        &self.observed.rollout.uid
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.observed.rollout.namespace
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.observed.rollout.name
+    }
+
+    pub(super) fn reference(&self) -> ObjectRef<PhasedRollout> {
+        ObjectRef::from_obj(&self.rollout)
+    }
+
+    /// The target StatefulSet, if it is there.
+    pub(super) fn target(&self) -> Option<&SetObject> {
+        self.sets.get(&self.observed.rollout.spec.target_ref)
+    }
+
+    /// What a try for `request` is about.
+    pub(super) fn asked(&self, request: &CheckRequest) -> Asked {
+        Asked {
+            generation: self.observed.rollout.generation,
+            set_uid: self.target().map(|set| set.uid().to_owned()).unwrap_or_default(),
+            request: request.clone(),
+        }
+    }
+}
+
+/// From the caches. Nothing if they are not whole yet, or older than what we wrote.
+pub(super) fn cached(rollout: &PhasedRollout, context: &Context) -> Option<Scene> {
+    let caches = &context.caches;
+    if !caches.are_ready() || !is_seen(context, rollout.uid().as_deref(), rollout.resource_version().as_deref()) {
+        return None;
+    }
+    let namespace = rollout.namespace()?;
+    let (name, target_ref) = (rollout.name_any(), &rollout.spec.target_ref);
+    let target = caches.set(&namespace, target_ref);
+    let former = caches.former_targets(&namespace, &name, target_ref);
+    let all_seen = target
+        .iter()
+        .chain(&former)
+        .all(|set| is_seen(context, Some(set.uid()), set.metadata.resource_version.as_deref()));
+    if !all_seen {
+        return None;
+    }
+    let pods = target.as_ref().map(|set| caches.pods_of(&namespace, set.uid())).unwrap_or_default();
+    Some(scene(
+        rollout.clone(),
+        target.map(Arc::unwrap_or_clone),
+        former.into_iter().map(Arc::unwrap_or_clone).collect(),
+        pods.iter().map(AsRef::as_ref),
+        context,
+    ))
+}
+
+fn is_seen(context: &Context, uid: Option<&str>, resource_version: Option<&str>) -> bool {
+    uid.is_some_and(|uid| context.written.is_seen(uid, resource_version))
+}
+
+/// From the API server itself. Nothing if the PhasedRollout is gone.
+pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<Option<Scene>, Error> {
+    let (namespace, name) = (rollout.namespace().unwrap_or_default(), rollout.name_any());
+    let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), &namespace);
+    let found = deadline(format!("reading PhasedRollout {namespace}/{name}"), rollouts.get_opt(&name)).await?;
+    let Some(rollout) = found else { return Ok(None) };
+
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), &namespace);
+    let target = get_set(&sets, &rollout.spec.target_ref).await?;
+    let mut former = Vec::new();
+    for cached in context.caches.former_targets(&namespace, &name, &rollout.spec.target_ref) {
+        let set = get_set(&sets, cached.name()).await?;
+        former.extend(set.filter(|set| set.claimed_by() == Some(name.as_str())));
+    }
+    let pods = match &target {
+        Some(set) => list_pods(context, &namespace, set).await?,
+        None => Vec::new(),
+    };
+    Ok(Some(scene(rollout, target, former, pods.iter(), context)))
+}
+
+async fn get_set(sets: &Api<SetObject>, name: &str) -> Result<Option<SetObject>, Error> {
+    let set = deadline(format!("reading StatefulSet {name}"), sets.get_opt(name)).await?;
+    Ok(set.map(SetObject::shrunk))
+}
+
+async fn list_pods(context: &Context, namespace: &str, set: &SetObject) -> Result<Vec<PodObject>, Error> {
+    let selector = set.pod_selector().ok_or_else(|| Error::Unusable {
+        what: format!("spec.selector of StatefulSet {}", set.name()),
+        problem: "it selects nothing that could be asked for".to_owned(),
+    })?;
+    let pods: Api<PodObject> = Api::namespaced(context.client.clone(), namespace);
+    let params = ListParams::default().labels(&selector);
+    let found = deadline(format!("listing the pods of StatefulSet {}", set.name()), pods.list(&params)).await?;
+    Ok(found.items.into_iter().filter(|pod| pod.belongs_to(set.uid())).map(PodObject::shrunk).collect())
+}
+
+fn scene<'a>(
+    rollout: PhasedRollout,
+    target: Option<SetObject>,
+    former: Vec<SetObject>,
+    pods: impl Iterator<Item = &'a PodObject>,
+    context: &Context,
+) -> Scene {
+    let looked = target.as_ref().map(|set| context.hold.look(set, &rollout, &context.queue));
+    let (hold, hold_again) =
+        looked.map_or((sts_plus_decide::HoldState::Unknown, None), |looked| (looked.state, looked.again));
+    let observed = Observed {
+        rollout: rollout_view(&rollout),
+        rivals: context.caches.rivals_of(&rollout).iter().map(|other| rival(other)).collect(),
+        target: target.as_ref().map_or(Target::Missing, |set| Target::Found(Box::new(set.view()))),
+        former_targets: former.iter().map(SetObject::view).collect(),
+        pods: pods.filter_map(PodObject::view).collect(),
+        config: config(&rollout),
+        hold,
+        tried: None,
+    };
+    let sets = target.into_iter().chain(former).map(|set| (set.name().to_owned(), set)).collect();
+    Scene { observed, rollout, sets, hold_again }
+}
+
+fn rival(other: &PhasedRollout) -> Rival {
+    let view = rollout_view(other);
+    Rival { name: view.name, created: view.created }
+}
+
+/// What is wrong with the checks as written. Nobody is asked for a rollout without checks.
+fn config(rollout: &PhasedRollout) -> Vec<ConfigProblem> {
+    if rollout.spec.skips_checks() { Vec::new() } else { attempt::validate(&rollout.spec.check) }
+}

@@ -1,0 +1,198 @@
+//! What can go wrong in a run, and what follows from it: [`Error::class`] decides when the object is looked at again. No error
+//! holds an object or the content of a Secret.
+
+use std::fmt;
+use std::time::Duration;
+
+use kube::core::Status;
+
+/// What went wrong in one run for one object.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server, or the way to it, gave an error.
+    #[error("{call}: {}", told(.source))]
+    Api {
+        /// What was asked, in words.
+        call: String,
+        /// The answer.
+        source: Box<kube::Error>,
+    },
+    /// The API server gave no answer in time. If it was a write, it may have happened.
+    #[error("{call}: no answer within {} s", .after.as_secs())]
+    Deadline {
+        /// What was asked, in words.
+        call: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// Something that was read cannot be used.
+    #[error("{what}: {problem}")]
+    Unusable {
+        /// What it is.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The code panicked. It is a bug; other objects go on.
+    #[error("bug: a panic while this object was looked at: {0}")]
+    Panic(String),
+}
+
+/// The kinds of error. They decide retry and what people are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// It may go away by itself: retried with growing pauses.
+    Transient,
+    /// Somebody else wrote in between: looked at again at once.
+    Conflict,
+    /// Nothing gets better without a change of an object.
+    Invalid,
+    /// The operator is not allowed to do it.
+    Forbidden,
+    /// Ours.
+    Bug,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Error {
+    /// An error of the API server for `call`.
+    pub fn api(call: impl Into<String>, source: kube::Error) -> Self {
+        Self::Api { call: call.into(), source: Box::new(source) }
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Api { source, .. } => class_of(source),
+            Self::Deadline { .. } => Class::Transient,
+            Self::Unusable { .. } => Class::Invalid,
+            Self::Panic(_) => Class::Bug,
+        }
+    }
+
+    /// True if the object of the call does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
+    }
+}
+
+/// What kind of error the client's error is.
+#[must_use]
+pub fn class_of(error: &kube::Error) -> Class {
+    match error {
+        kube::Error::Api(status) => class_of_status(status),
+        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Class::Invalid,
+        kube::Error::BuildRequest(_) => Class::Bug,
+        _ => Class::Transient,
+    }
+}
+
+fn class_of_status(status: &Status) -> Class {
+    match status.code {
+        // What was read a moment ago is gone or has moved: look again.
+        404 | 409 => Class::Conflict,
+        422 if is_failed_patch(status) => Class::Conflict,
+        400 | 405 | 406 | 413 | 415 | 422 => Class::Invalid,
+        401 | 403 => Class::Forbidden,
+        _ => Class::Transient,
+    }
+}
+
+/// A JSON patch that could not be carried out (a `test` that failed, a path that is gone) gets 422 with a text that names no field;
+/// a refused object gets 422 with causes that do (observed O12).
+fn is_failed_patch(status: &Status) -> bool {
+    !status.details.iter().flat_map(|details| &details.causes).any(|cause| !cause.field.is_empty())
+}
+
+/// The error in one line, without the debug form that the client's own text repeats.
+#[must_use]
+pub fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({} {})", cut(&status.message, 512), status.code, status.reason),
+        other => {
+            let mut text = other.to_string();
+            let mut source = std::error::Error::source(other);
+            while let Some(inner) = source {
+                let inner_text = inner.to_string();
+                if !text.contains(&inner_text) {
+                    text = format!("{text}: {inner_text}");
+                }
+                source = inner.source();
+            }
+            cut(&text, 512).to_owned()
+        }
+    }
+}
+
+/// At most `bytes` bytes of `text`, cut at a character.
+#[must_use]
+pub fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::response::{StatusCause, StatusDetails};
+
+    use super::*;
+
+    fn refused(code: u16, reason: &str, field: Option<&str>) -> Error {
+        let details = field.map(|field| StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: vec![StatusCause { reason: String::new(), message: String::new(), field: field.to_owned() }],
+            retry_after_seconds: 0,
+        });
+        let mut status = Status::failure("no", reason).with_code(code);
+        status.details = details;
+        Error::api("patching StatefulSet web", kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn a_failed_test_of_a_json_patch_is_a_conflict_and_a_refused_field_is_not() {
+        assert_eq!(refused(422, "Invalid", None).class(), Class::Conflict);
+        assert_eq!(refused(422, "Invalid", Some("spec.replicas")).class(), Class::Invalid);
+    }
+
+    #[test]
+    fn classes_by_status_code() {
+        let classes = [
+            (409, Class::Conflict),
+            (404, Class::Conflict),
+            (403, Class::Forbidden),
+            (401, Class::Forbidden),
+            (400, Class::Invalid),
+            (429, Class::Transient),
+            (500, Class::Transient),
+            (503, Class::Transient),
+        ];
+        for (code, class) in classes {
+            assert_eq!(refused(code, "", None).class(), class, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_text_names_the_call_and_the_answer_once() {
+        assert_eq!(refused(409, "Conflict", None).to_string(), "patching StatefulSet web: no (409 Conflict)");
+    }
+
+    #[test]
+    fn cutting_keeps_characters_whole() {
+        assert_eq!(cut("aéb", 2), "a");
+        assert_eq!(cut("aéb", 3), "aé");
+        assert_eq!(cut("ab", 9), "ab");
+    }
+}

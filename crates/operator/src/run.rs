@@ -1,0 +1,161 @@
+//! The life of the operator: from its first look at the cluster to a graceful stop. The wiring is here and nowhere else.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::channel::mpsc;
+use kube::Client;
+use kube::runtime::Controller;
+use kube::runtime::controller::Error as ControllerError;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::args::RunArgs;
+use crate::client::{self, USER_AGENT};
+use crate::controllers::phased_rollout::{self, Context};
+use crate::events::Events;
+use crate::hold::Hold;
+use crate::tries::Tries;
+use crate::watch::{self, Scope, send};
+use crate::written::Written;
+
+/// How long runs that have begun may take after we were told to stop. Whatever is cut off then is taken up by the next operator:
+/// every write is safe on its own.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Runs until SIGTERM or SIGINT. A second signal ends the process at once.
+///
+/// # Errors
+///
+/// If there is no usable configuration, or a controller ends by itself.
+pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
+    // Fails only if somebody has chosen before, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut stop = Stop::new()?;
+    let client = client::connect().await?;
+    let scopes = Scope::of(&args.namespaces);
+    tracing::info!(version = USER_AGENT, ?scopes, identity = args.identity.as_deref(), "sts-plus starts");
+
+    let mut streams = JoinSet::new();
+    let mut controllers = JoinSet::new();
+    let shared = Shared::new(client, args);
+    for kind in ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"] {
+        streams.spawn(watch::follow_policies(shared.client.clone(), kind, Arc::clone(&shared.hold)));
+    }
+    let stops: Vec<_> = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers)).collect();
+
+    let outcome = tokio::select! {
+        signal = stop.asked() => {
+            tracing::info!(signal, "told to stop: what has begun is finished");
+            Ok(())
+        }
+        _ = controllers.join_next() => Err(anyhow::anyhow!("a controller ended by itself")),
+    };
+    tokio::spawn(async move {
+        stop.asked().await;
+        tracing::warn!("told to stop again: stopped at once");
+        std::process::exit(130);
+    });
+    drop(stops);
+    let finished = tokio::time::timeout(GRACE, async { while controllers.join_next().await.is_some() {} }).await;
+    if finished.is_err() {
+        tracing::warn!("some runs did not finish within {} s and are cut off", GRACE.as_secs());
+    }
+    controllers.shutdown().await;
+    streams.shutdown().await;
+    tracing::info!("sts-plus has stopped");
+    outcome
+}
+
+/// What all scopes share.
+struct Shared {
+    client: Client,
+    hold: Arc<Hold>,
+    tries: Arc<Tries>,
+    written: Arc<Written>,
+    events: Arc<Events>,
+    prober: Arc<phased_rollout::Prober>,
+}
+
+impl Shared {
+    fn new(client: Client, args: &RunArgs) -> Self {
+        Self {
+            hold: Arc::new(Hold::new(client.clone())),
+            events: Arc::new(Events::new(client.clone())),
+            tries: Arc::default(),
+            written: Arc::default(),
+            prober: Arc::new(phased_rollout::prober(args.allow_loopback)),
+            client,
+        }
+    }
+}
+
+/// Starts the streams and the controller of one scope. The controller finishes what it has begun when what is returned is dropped.
+fn start(
+    scope: &Scope,
+    shared: &Shared,
+    streams: &mut JoinSet<()>,
+    controllers: &mut JoinSet<()>,
+) -> oneshot::Sender<()> {
+    let (queue, asked) = mpsc::unbounded();
+    let caches = watch::start(&shared.client, scope, &queue, streams);
+    let (stop, stopped) = oneshot::channel::<()>();
+
+    let (mut changes, all, to) = (shared.hold.changes(), Arc::clone(&caches), queue.clone());
+    streams.spawn(async move {
+        while changes.changed().await.is_ok() {
+            send(&to, all.all_rollouts());
+        }
+    });
+    // The primary stream is one of ours like the others: its failures pace nothing but itself.
+    let controller = Controller::for_stream(futures::stream::pending(), caches.rollouts.clone())
+        .reconcile_on(asked)
+        .graceful_shutdown_on(async move {
+            let _ = stopped.await;
+        });
+    let context = Arc::new(Context {
+        client: shared.client.clone(),
+        caches,
+        queue,
+        hold: Arc::clone(&shared.hold),
+        tries: Arc::clone(&shared.tries),
+        written: Arc::clone(&shared.written),
+        events: Arc::clone(&shared.events),
+        prober: Arc::clone(&shared.prober),
+        failures: Mutex::default(),
+    });
+    controllers.spawn(controller.run(phased_rollout::reconcile, phased_rollout::after_error, context).for_each(
+        |outcome| {
+            match outcome {
+                // Told where it happened.
+                Ok(_) | Err(ControllerError::ReconcilerFailed(..)) => {}
+                // It was deleted between the event and the run.
+                Err(ControllerError::ObjectNotFound(object)) => tracing::debug!(%object, "it is gone"),
+                Err(error) => tracing::warn!("controller: {error}"),
+            }
+            std::future::ready(())
+        },
+    ));
+    stop
+}
+
+/// The signals that end us.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn asked(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What the streams have brought, and who is concerned by a change.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use kube::Resource;
+use kube::runtime::reflector::{ObjectRef, Store};
+use sts_plus_api::PhasedRollout;
+
+use crate::views::{PodObject, SetObject};
+
+/// What is known of one scope without asking.
+pub struct Caches {
+    /// PhasedRollouts that could be decoded.
+    pub rollouts: Store<PhasedRollout>,
+    /// All StatefulSets, projected.
+    pub sets: Store<SetObject>,
+    /// The pods that StatefulSets control, projected.
+    pub pods: Store<PodObject>,
+}
+
+/// True once the first whole list of a store has come.
+#[must_use]
+pub fn ready<K>(store: &Store<K>) -> bool
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    store.wait_until_ready().now_or_never().is_some_and(|ready| ready.is_ok())
+}
+
+impl Caches {
+    /// True if sets and pods are there to be decided on.
+    #[must_use]
+    pub fn are_ready(&self) -> bool {
+        ready(&self.rollouts) && ready(&self.sets) && ready(&self.pods)
+    }
+
+    /// A StatefulSet by name.
+    #[must_use]
+    pub fn set(&self, namespace: &str, name: &str) -> Option<Arc<SetObject>> {
+        self.sets.get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// The pods that the StatefulSet with this UID controls.
+    #[must_use]
+    pub fn pods_of(&self, namespace: &str, set_uid: &str) -> Vec<Arc<PodObject>> {
+        self.pods.state_filter(|pod| pod.metadata.namespace.as_deref() == Some(namespace) && pod.belongs_to(set_uid))
+    }
+
+    /// The StatefulSets that a PhasedRollout claims and does not target.
+    #[must_use]
+    pub fn former_targets(&self, namespace: &str, rollout: &str, target: &str) -> Vec<Arc<SetObject>> {
+        self.sets.state_filter(|set| {
+            set.namespace() == namespace && set.name() != target && set.claimed_by() == Some(rollout)
+        })
+    }
+
+    /// The other PhasedRollouts with the same target that are not being deleted.
+    #[must_use]
+    pub fn rivals_of(&self, rollout: &PhasedRollout) -> Vec<Arc<PhasedRollout>> {
+        self.rollouts.state_filter(|other| {
+            other.metadata.namespace == rollout.metadata.namespace
+                && other.metadata.name != rollout.metadata.name
+                && other.spec.target_ref == rollout.spec.target_ref
+                && other.metadata.deletion_timestamp.is_none()
+        })
+    }
+
+    /// The PhasedRollouts that a change of the StatefulSet `set`, or of its pods, concerns: those that target it and the one that
+    /// claims it.
+    #[must_use]
+    pub fn rollouts_of(
+        &self,
+        namespace: &str,
+        set: &str,
+        claimed_by: Option<&str>,
+    ) -> HashSet<ObjectRef<PhasedRollout>> {
+        let concerned = self.rollouts.state_filter(|rollout| {
+            rollout.metadata.namespace.as_deref() == Some(namespace)
+                && (rollout.spec.target_ref == set
+                    || (claimed_by.is_some() && rollout.metadata.name.as_deref() == claimed_by))
+        });
+        concerned.iter().map(|rollout| ObjectRef::from_obj(&**rollout)).collect()
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all_rollouts(&self) -> Vec<ObjectRef<PhasedRollout>> {
+        self.rollouts.state().iter().map(|rollout| ObjectRef::from_obj(&**rollout)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::reflector::store::Writer;
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn filled<K>(objects: Vec<Value>) -> Store<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + 'static,
+    {
+        let mut writer = Writer::<K>::default();
+        writer.apply_watcher_event(&Event::Init);
+        for object in objects {
+            writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
+        }
+        writer.apply_watcher_event(&Event::InitDone);
+        writer.as_reader()
+    }
+
+    fn rollout(name: &str, target: &str) -> Value {
+        json!({"apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout",
+            "metadata": {"name": name, "namespace": "ns"}, "spec": {"targetRef": target, "skipCheck": true}})
+    }
+
+    fn caches() -> Caches {
+        let elsewhere = json!({"apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout",
+            "metadata": {"name": "far", "namespace": "other"}, "spec": {"targetRef": "web", "skipCheck": true}});
+        let set = |name: &str, claim: Value| json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": {"sts.plus/phased-rollout": claim}}});
+        Caches {
+            rollouts: filled(vec![rollout("one", "web"), rollout("two", "web"), rollout("three", "db"), elsewhere]),
+            sets: filled(vec![set("web", json!("one")), set("db", json!("one"))]),
+            pods: filled(vec![json!({"metadata": {"name": "web-0", "namespace": "ns", "ownerReferences":
+                [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "web", "controller": true}]}})]),
+        }
+    }
+
+    fn names(refs: impl IntoIterator<Item = ObjectRef<PhasedRollout>>) -> Vec<String> {
+        let mut names: Vec<String> = refs.into_iter().map(|r| r.name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_set_concerns_its_targeters_and_its_claimer_in_its_namespace() {
+        let caches = caches();
+        assert_eq!(names(caches.rollouts_of("ns", "web", None)), ["one", "two"]);
+        assert_eq!(names(caches.rollouts_of("ns", "db", Some("one"))), ["one", "three"]);
+        assert!(caches.rollouts_of("ns", "none", None).is_empty());
+    }
+
+    #[test]
+    fn former_targets_are_claimed_and_not_targeted() {
+        let former = caches().former_targets("ns", "one", "web");
+        assert_eq!(former.iter().map(|set| set.name()).collect::<Vec<_>>(), ["db"]);
+    }
+
+    #[test]
+    fn rivals_have_the_same_target_and_another_name() {
+        let caches = caches();
+        let one: PhasedRollout = serde_json::from_value(rollout("one", "web")).unwrap();
+        let rivals = caches.rivals_of(&one);
+        assert_eq!(rivals.iter().filter_map(|r| r.metadata.name.clone()).collect::<Vec<_>>(), ["two"]);
+    }
+
+    #[test]
+    fn pods_are_found_by_the_uid_of_their_set() {
+        assert_eq!(caches().pods_of("ns", "web").len(), 1);
+        assert!(caches().pods_of("ns", "another-web").is_empty());
+        assert!(caches().are_ready());
+    }
+}

@@ -1,0 +1,88 @@
+//! One stream, followed for ever: failures are logged and paused for, nothing is handed on but events.
+
+use std::fmt::Debug;
+
+use futures::StreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::errors::{Class, class_of, told};
+use crate::pace::Pace;
+
+/// What a stream tells the rest of the operator.
+pub(super) enum Change<'a, K> {
+    /// It is there, new or changed.
+    Object(&'a K),
+    /// It is gone.
+    Gone(&'a K),
+    /// The whole list was read anew: anything may have changed or gone without a word.
+    Everything,
+}
+
+/// Follows `api` until the task is aborted. `keep` stores an event, turned into what is kept of it, or drops it; `tell` hears of
+/// what was kept. `cure` says what a person can do if the API server refuses.
+pub(super) async fn follow<W, K>(
+    what: &'static str,
+    cure: &'static str,
+    api: Api<W>,
+    config: watcher::Config,
+    mut pace: Pace,
+    mut keep: impl FnMut(Event<W>) -> Option<Event<K>> + Send,
+    mut tell: impl FnMut(Change<'_, K>) + Send,
+) where
+    W: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    W::DynamicType: Send,
+    K: Send,
+{
+    let mut events = std::pin::pin!(watcher(api, config));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => match keep(event) {
+                Some(Event::Apply(object) | Event::InitApply(object)) => tell(Change::Object(&object)),
+                Some(Event::Delete(object)) => tell(Change::Gone(&object)),
+                Some(Event::InitDone) => tell(Change::Everything),
+                Some(Event::Init) | None => {}
+            },
+            Err(error) => {
+                let pause = pace.failed();
+                log(what, cure, &error, pace.failures(), pause);
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
+fn log(what: &str, cure: &str, error: &watcher::Error, failures: u32, pause: std::time::Duration) {
+    // A watch that has become too old, or was ended by the server, is everyday life.
+    let everyday = failures == 1 && !matches!(error, watcher::Error::InitialListFailed(_));
+    let pause = pause.as_secs_f32();
+    let text = text_of(error);
+    if everyday {
+        tracing::debug!(what, pause, "watch of {what} is started again: {text}");
+    } else if is_refused(error) {
+        tracing::warn!(what, failures, pause, "{what} cannot be watched: {text}; {cure}");
+    } else {
+        tracing::warn!(what, failures, pause, "watch of {what} failed: {text}");
+    }
+}
+
+fn is_refused(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
+            matches!(class_of(error), Class::Forbidden)
+                || matches!(error, kube::Error::Api(status) if status.code == 404)
+        }
+        _ => false,
+    }
+}
+
+fn text_of(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => told(error),
+        watcher::Error::WatchError(status) => format!("{} ({} {})", status.message, status.code, status.reason),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}

@@ -1,0 +1,161 @@
+//! What of an event is kept, and what is news. Pure.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use kube::api::ObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::Event;
+use sts_plus_api::PhasedRollout;
+
+use crate::views::PodObject;
+
+/// The event with its object changed.
+pub(super) fn each<K>(event: Event<K>, change: impl FnOnce(K) -> K) -> Event<K> {
+    match event {
+        Event::Apply(object) => Event::Apply(change(object)),
+        Event::InitApply(object) => Event::InitApply(change(object)),
+        Event::Delete(object) => Event::Delete(change(object)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }
+}
+
+/// An object that cannot be decoded is reported and skipped; if it could be decoded before, it is gone for us.
+pub(super) fn decoded(event: Event<DeserializeGuard<PhasedRollout>>) -> Option<Event<PhasedRollout>> {
+    let report = |bad: &kube::core::error_boundary::InvalidObject| {
+        let (namespace, name) = (bad.metadata.namespace.as_deref(), bad.metadata.name.as_deref());
+        tracing::error!(
+            namespace,
+            rollout = name,
+            "this PhasedRollout cannot be read and is skipped: {}",
+            crate::errors::cut(&bad.error, 512)
+        );
+    };
+    match event {
+        Event::Apply(DeserializeGuard(Ok(rollout))) => Some(Event::Apply(rollout)),
+        Event::Apply(DeserializeGuard(Err(bad))) => {
+            report(&bad);
+            tombstone(bad.metadata).map(Event::Delete)
+        }
+        Event::InitApply(DeserializeGuard(Ok(rollout))) => Some(Event::InitApply(rollout)),
+        Event::InitApply(DeserializeGuard(Err(bad))) => {
+            report(&bad);
+            None
+        }
+        Event::Delete(DeserializeGuard(Ok(rollout))) => Some(Event::Delete(rollout)),
+        Event::Delete(DeserializeGuard(Err(bad))) => tombstone(bad.metadata).map(Event::Delete),
+        Event::Init => Some(Event::Init),
+        Event::InitDone => Some(Event::InitDone),
+    }
+}
+
+fn tombstone(metadata: ObjectMeta) -> Option<PhasedRollout> {
+    let spec = serde_json::from_value(serde_json::json!({"targetRef": ""})).ok()?;
+    Some(PhasedRollout { metadata, spec, status: None })
+}
+
+/// Pods that no StatefulSet controls are dropped; one that was let go is gone for us.
+pub(super) fn owned(event: Event<PodObject>) -> Option<Event<PodObject>> {
+    match event {
+        Event::InitApply(pod) if pod.owner_set().is_none() => None,
+        Event::Apply(pod) if pod.owner_set().is_none() => Some(Event::Delete(pod)),
+        event => Some(event),
+    }
+}
+
+/// What was seen of each PhasedRollout, so that a write of its status alone is no news: every decision would wake itself.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    last: HashMap<(Option<String>, Option<String>), u64>,
+}
+
+impl Seen {
+    /// True if something that people or other controllers write has changed.
+    pub(super) fn is_news(&mut self, rollout: &PhasedRollout) -> bool {
+        let meta = &rollout.metadata;
+        let mut hasher = DefaultHasher::new();
+        meta.uid.hash(&mut hasher);
+        meta.generation.hash(&mut hasher);
+        meta.annotations.hash(&mut hasher);
+        meta.finalizers.hash(&mut hasher);
+        meta.deletion_timestamp.is_some().hash(&mut hasher);
+        let hash = hasher.finish();
+        self.last.insert(key(rollout), hash) != Some(hash)
+    }
+
+    pub(super) fn forget(&mut self, rollout: &PhasedRollout) {
+        self.last.remove(&key(rollout));
+    }
+}
+
+fn key(rollout: &PhasedRollout) -> (Option<String>, Option<String>) {
+    (rollout.metadata.namespace.clone(), rollout.metadata.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn rollout(change: &Value) -> PhasedRollout {
+        let mut value = json!({
+            "apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout",
+            "metadata": {"name": "pr", "namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "1"},
+            "spec": {"targetRef": "web", "skipCheck": true},
+        });
+        json_patch::merge(&mut value, change);
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_status_alone_is_no_news() {
+        let mut seen = Seen::default();
+        assert!(seen.is_news(&rollout(&json!({}))));
+        let status = json!({"metadata": {"resourceVersion": "2"}, "status": {"phase": "Rolling"}});
+        assert!(!seen.is_news(&rollout(&status)));
+    }
+
+    #[test]
+    fn spec_annotations_finalizers_and_deletion_are_news() {
+        for change in [
+            json!({"metadata": {"generation": 2}}),
+            json!({"metadata": {"annotations": {"sts.plus/retry": "1"}}}),
+            json!({"metadata": {"finalizers": ["x"]}}),
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+            json!({"metadata": {"uid": "another"}}),
+        ] {
+            let mut seen = Seen::default();
+            seen.is_news(&rollout(&json!({})));
+            assert!(seen.is_news(&rollout(&change)), "{change}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_is_skipped_and_forgotten() {
+        let bad = || -> DeserializeGuard<PhasedRollout> {
+            serde_json::from_value(
+                json!({"metadata": {"name": "pr", "namespace": "default"}, "spec": {"targetRef": 1}}),
+            )
+            .unwrap()
+        };
+        assert!(decoded(Event::InitApply(bad())).is_none());
+        assert!(
+            matches!(decoded(Event::Apply(bad())), Some(Event::Delete(gone)) if gone.metadata.name.as_deref() == Some("pr"))
+        );
+    }
+
+    #[test]
+    fn a_pod_that_is_let_go_is_gone() {
+        let pod = |owners: Value| -> PodObject {
+            serde_json::from_value(json!({"metadata": {"name": "web-0", "ownerReferences": owners}})).unwrap()
+        };
+        let owner =
+            json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u", "controller": true}]);
+        assert!(matches!(owned(Event::Apply(pod(owner.clone()))), Some(Event::Apply(_))));
+        assert!(matches!(owned(Event::Apply(pod(json!([])))), Some(Event::Delete(_))));
+        assert!(owned(Event::InitApply(pod(json!([])))).is_none());
+        assert!(matches!(owned(Event::InitApply(pod(owner))), Some(Event::InitApply(_))));
+    }
+}

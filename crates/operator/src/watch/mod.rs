@@ -1,0 +1,222 @@
+//! Every stream of the operator in one place: what is watched, what of it is kept, and which PhasedRollouts look again when
+//! something changes. A stream that fails pauses and comes back; it never slows another stream or the controller.
+
+mod caches;
+mod follow;
+mod interest;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::channel::mpsc::UnboundedSender;
+use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{DeserializeGuard, GroupVersionKind};
+use kube::runtime::reflector::{ObjectRef, store::Writer};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use sts_plus_api::PhasedRollout;
+use tokio::task::JoinSet;
+
+pub use caches::{Caches, ready};
+use follow::{Change, follow};
+use interest::Seen;
+
+use crate::client::WATCH_SECONDS;
+use crate::hold::Hold;
+use crate::pace::Pace;
+use crate::views::{PodObject, SetObject};
+
+/// Where the streams say which object to look at.
+pub type Queue = UnboundedSender<ObjectRef<PhasedRollout>>;
+
+/// Every pod that a StatefulSet made has this label; others are not even sent to us.
+const STATEFULSET_PODS: &str = "statefulset.kubernetes.io/pod-name";
+/// The names of our admission policies and of their bindings begin like this.
+const POLICY_PREFIX: &str = "sts-plus-";
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+/// A resource that is not served, or that we may not watch, is tried again this often at most.
+const LONGEST_PAUSE_OF_POLICIES: Duration = Duration::from_mins(5);
+
+/// Where one set of streams looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All namespaces.
+    Cluster,
+    /// One namespace.
+    Namespace(String),
+}
+
+impl Scope {
+    /// One scope for each namespace, or the cluster if there is none.
+    #[must_use]
+    pub fn of(namespaces: &[String]) -> Vec<Self> {
+        let mut names: Vec<String> = namespaces.to_vec();
+        names.sort();
+        names.dedup();
+        if names.is_empty() { vec![Self::Cluster] } else { names.into_iter().map(Self::Namespace).collect() }
+    }
+
+    fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        match self {
+            Self::Cluster => Api::all(client.clone()),
+            Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
+        }
+    }
+}
+
+fn pace() -> Pace {
+    Pace::new(FIRST_PAUSE, LONGEST_PAUSE)
+}
+
+fn config() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_SECONDS)
+}
+
+/// Starts the streams of one scope. They end when `tasks` is dropped or shut down.
+pub fn start(client: &Client, scope: &Scope, queue: &Queue, tasks: &mut JoinSet<()>) -> Arc<Caches> {
+    let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
+    let caches = Arc::new(Caches { rollouts: rollouts.as_reader(), sets: sets.as_reader(), pods: pods.as_reader() });
+    tasks.spawn(follow_rollouts(scope.api(client), rollouts, Arc::clone(&caches), queue.clone()));
+    tasks.spawn(follow_sets(scope.api(client), sets, Arc::clone(&caches), queue.clone()));
+    tasks.spawn(follow_pods(scope.api(client), pods, Arc::clone(&caches), queue.clone()));
+    caches
+}
+
+/// PhasedRollouts: the object itself and its rivals look again, but not for a status that we wrote.
+async fn follow_rollouts(
+    api: Api<DeserializeGuard<PhasedRollout>>,
+    mut writer: Writer<PhasedRollout>,
+    caches: Arc<Caches>,
+    queue: Queue,
+) {
+    let mut seen = Seen::default();
+    follow(
+        "PhasedRollouts",
+        "install the custom resource definition (sts-plus crds)",
+        api,
+        config(),
+        pace(),
+        |event| {
+            let event = interest::decoded(event)?;
+            writer.apply_watcher_event(&event);
+            Some(event)
+        },
+        |change| match change {
+            Change::Object(rollout) if seen.is_news(rollout) => {
+                send(&queue, std::iter::once(ObjectRef::from_obj(rollout)));
+                send(&queue, caches.rivals_of(rollout).iter().map(|rival| ObjectRef::from_obj(&**rival)));
+            }
+            Change::Object(_) => {}
+            Change::Gone(rollout) => {
+                seen.forget(rollout);
+                send(&queue, caches.rivals_of(rollout).iter().map(|rival| ObjectRef::from_obj(&**rival)));
+            }
+            Change::Everything => send(&queue, caches.all_rollouts()),
+        },
+    )
+    .await;
+}
+
+/// StatefulSets: the PhasedRollouts that target or claim one look again.
+async fn follow_sets(api: Api<SetObject>, mut writer: Writer<SetObject>, caches: Arc<Caches>, queue: Queue) {
+    follow(
+        "StatefulSets",
+        "allow it in the operator's role (sts-plus manifests)",
+        api,
+        config(),
+        pace(),
+        |event| {
+            let event = interest::each(event, SetObject::shrunk);
+            writer.apply_watcher_event(&event);
+            Some(event)
+        },
+        |change| match change {
+            Change::Object(set) | Change::Gone(set) => {
+                send(&queue, caches.rollouts_of(set.namespace(), set.name(), set.claimed_by()));
+            }
+            Change::Everything => send(&queue, caches.all_rollouts()),
+        },
+    )
+    .await;
+}
+
+/// Pods of StatefulSets: the PhasedRollouts of the set that controls one look again. Other pods are dropped.
+async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches: Arc<Caches>, queue: Queue) {
+    follow(
+        "Pods",
+        "allow it in the operator's role (sts-plus manifests)",
+        api,
+        config().labels(STATEFULSET_PODS),
+        pace(),
+        |event| {
+            let event = interest::owned(interest::each(event, PodObject::shrunk))?;
+            writer.apply_watcher_event(&event);
+            Some(event)
+        },
+        |change| match change {
+            Change::Object(pod) | Change::Gone(pod) => {
+                if let (Some(namespace), Some(owner)) = (pod.metadata.namespace.as_deref(), pod.owner_set()) {
+                    let claim = caches.set(namespace, &owner.name).and_then(|set| set.claimed_by().map(str::to_owned));
+                    send(&queue, caches.rollouts_of(namespace, &owner.name, claim.as_deref()));
+                }
+            }
+            Change::Everything => {}
+        },
+    )
+    .await;
+}
+
+/// Our admission policies and their bindings: a change of one makes the hold be found out anew. An API server that does not serve
+/// them, or does not let us see them, is no fault.
+pub async fn follow_policies(client: Client, kind: &'static str, hold: Arc<Hold>) {
+    let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+    let resource = ApiResource::from_gvk(&gvk);
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &resource);
+    let mut first = true;
+    let is_ours = |policy: &PartialObjectMeta<DynamicObject>| {
+        policy.metadata.name.as_deref().is_some_and(|name| name.starts_with(POLICY_PREFIX))
+    };
+    follow(
+        kind,
+        "without it a change of the policies is noticed some minutes later",
+        api,
+        config(),
+        Pace::new(Duration::from_secs(5), LONGEST_PAUSE_OF_POLICIES),
+        Some,
+        |change| match change {
+            Change::Object(policy) | Change::Gone(policy) if is_ours(policy) && !first => hold.policies_changed(),
+            Change::Everything if !first => hold.policies_changed(),
+            Change::Everything => first = false,
+            Change::Object(_) | Change::Gone(_) => {}
+        },
+    )
+    .await;
+}
+
+/// Asks for a look at each object. The receiver goes only when the operator stops.
+pub fn send(queue: &Queue, objects: impl IntoIterator<Item = ObjectRef<PhasedRollout>>) {
+    for object in objects {
+        let _ = queue.unbounded_send(object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_namespace_means_all_of_them() {
+        assert_eq!(Scope::of(&[]), [Scope::Cluster]);
+    }
+
+    #[test]
+    fn each_namespace_is_watched_once() {
+        let names = ["b".to_owned(), "a".to_owned(), "b".to_owned()];
+        assert_eq!(Scope::of(&names), [Scope::Namespace("a".to_owned()), Scope::Namespace("b".to_owned())]);
+    }
+}
