@@ -1,4 +1,4 @@
-//! Where the binaries are: in the folder named by KUBE_ASSETS, else in the cache, built there when they are missing.
+//! Where the binaries are: in the folder named by `KUBE_ASSETS`, else in the cache, built there when they are missing.
 
 use std::{
     env, fs,
@@ -28,7 +28,7 @@ impl Assets {
     /// Finds or builds what a cluster of this minor needs. Blocks for minutes when it has to build.
     ///
     /// # Errors
-    /// When KUBE_ASSETS is set and holds another version or only a part of the control plane; when a build fails.
+    /// When `KUBE_ASSETS` is set and holds another version or only a part of the control plane; when a build fails.
     pub fn ensure(minor: Minor) -> anyhow::Result<Self> {
         let (modules, cache) = (build::modules_dir(), build::cache_dir()?);
         let given = given_dir(minor);
@@ -64,7 +64,7 @@ impl Assets {
     }
 }
 
-/// The folder of KUBE_ASSETS, or the one in it that is named after the minor.
+/// The folder of `KUBE_ASSETS`, or the one in it that is named after the minor.
 fn given_dir(minor: Minor) -> Option<PathBuf> {
     let given = PathBuf::from(env::var_os("KUBE_ASSETS").filter(|value| !value.is_empty())?);
     let of_minor = given.join(minor.to_string());
@@ -81,10 +81,8 @@ fn given_kube(dir: &Path, minor: Minor) -> anyhow::Result<PathBuf> {
         );
     }
     let server = dir.join("kube-apiserver");
-    let output = Command::new(&server)
-        .arg("--version")
-        .output()
-        .with_context(|| format!("cannot run {}", server.display()))?;
+    let output =
+        Command::new(&server).arg("--version").output().with_context(|| format!("cannot run {}", server.display()))?;
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if !version.starts_with(&format!("Kubernetes v{minor}.")) {
         bail!(
@@ -96,11 +94,7 @@ fn given_kube(dir: &Path, minor: Minor) -> anyhow::Result<PathBuf> {
 }
 
 fn missing<'a>(dir: &Path, names: &[&'a str]) -> Vec<&'a str> {
-    names
-        .iter()
-        .filter(|name| fs::metadata(dir.join(name)).is_err())
-        .copied()
-        .collect()
+    names.iter().filter(|name| fs::metadata(dir.join(name)).is_err()).copied().collect()
 }
 
 #[cfg(test)]

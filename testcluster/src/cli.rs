@@ -1,15 +1,13 @@
 //! What the command line means. Progress goes to stderr; stdout holds only lines for a shell to evaluate, or the answer that was asked for.
 
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
-use testcluster::{Cluster, Minor, command};
+use testcluster::{
+    Builder, Cluster, Minor,
+    command::{self, Exports},
+};
 use tokio::{
     runtime::Runtime,
     signal::unix::{SignalKind, signal},
@@ -27,6 +25,8 @@ pub(crate) struct Args {
 enum Command {
     /// Starts a cluster, returns when it is ready and leaves it running.
     Up(Up),
+    /// Like up, but stays until Ctrl-C, and then stops it and removes the folder.
+    Run(Up),
     /// Stops the cluster of a folder and removes the folder.
     Down {
         /// The folder given to `up`.
@@ -91,6 +91,7 @@ fn gate(text: &str) -> anyhow::Result<(String, bool)> {
 pub(crate) fn run(args: Args) -> ExitCode {
     let result = match args.command {
         Command::Up(up) => until_signal(start(up)),
+        Command::Run(up) => until_signal(hold(up)),
         Command::Down { dir } => command::down(&dir),
         Command::Status { dir } => command::status(&dir),
         Command::Exporter { listen, dir } => until_signal(async move { command::exporter(listen, &dir).await }),
@@ -125,20 +126,34 @@ fn until_signal(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Resul
 }
 
 async fn start(up: Up) -> anyhow::Result<()> {
-    let mut builder = Cluster::builder()
-        .kubernetes(up.kubernetes)
-        .nodes(up.nodes)
-        .dir(&up.dir);
+    let running = command::start(builder(&up), up.prometheus).await?;
+    let exports = running.exports();
+    running.detach()?;
+    print(&exports);
+    Ok(())
+}
+
+async fn hold(up: Up) -> anyhow::Result<()> {
+    let running = command::start(builder(&up), up.prometheus).await?;
+    print(&running.exports());
+    std::future::pending().await
+}
+
+fn builder(up: &Up) -> Builder {
+    let mut builder = Cluster::builder().kubernetes(up.kubernetes).nodes(up.nodes).dir(&up.dir);
     for (name, on) in &up.feature_gates {
         builder = builder.feature_gate(name, *on);
     }
     for entry in &up.runtime_config {
         builder = builder.runtime_config(entry);
     }
-    for (name, value) in command::up(builder, up.prometheus).await? {
-        println!("export {name}={}", quoted(&value));
+    builder
+}
+
+fn print(exports: &Exports) {
+    for (name, value) in exports {
+        println!("export {name}={}", quoted(value));
     }
-    Ok(())
 }
 
 /// As a word for a shell.

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
-    Builder, Minor, Prometheus, PrometheusConfig,
+    Builder, Cluster, Minor, Prometheus, PrometheusConfig,
     assets::Assets,
     cluster::State,
     http_client::HttpClient,
@@ -27,11 +27,36 @@ const ATTEMPTS: u32 = 4;
 /// What a shell needs to know of a cluster: names and values of variables.
 pub type Exports = Vec<(&'static str, String)>;
 
-/// Starts a cluster, on demand with a Prometheus that scrapes the files `metrics/*.prom` in its folder, and leaves all of it running.
+/// A cluster and what was asked for beside it. All of it ends when it is dropped.
+#[derive(Debug)]
+pub struct Running {
+    // Before the cluster, whose folder holds their files.
+    others: Vec<Process>,
+    exports: Exports,
+    cluster: Cluster,
+}
+
+impl Running {
+    /// How to reach it.
+    #[must_use]
+    pub fn exports(&self) -> Exports {
+        self.exports.clone()
+    }
+
+    /// Leaves all of it running after this process has ended.
+    ///
+    /// # Errors
+    /// When something has ended meanwhile; then all of it is stopped.
+    pub fn detach(self) -> anyhow::Result<()> {
+        self.cluster.detach_with(self.others).map(drop)
+    }
+}
+
+/// Starts a cluster, on demand with a Prometheus that scrapes the files `metrics/*.prom` in its folder.
 ///
 /// # Errors
 /// When something does not start; then nothing is left.
-pub async fn up(builder: Builder, with_prometheus: bool) -> anyhow::Result<Exports> {
+pub async fn start(builder: Builder, with_prometheus: bool) -> anyhow::Result<Running> {
     if with_prometheus {
         // Before the folder is made: it may take minutes.
         tokio::task::spawn_blocking(Assets::prometheus).await??;
@@ -49,8 +74,7 @@ pub async fn up(builder: Builder, with_prometheus: bool) -> anyhow::Result<Expor
         others.push(exporter);
         others.extend(prometheus.into_process());
     }
-    cluster.detach_with(others)?;
-    Ok(exports)
+    Ok(Running { others, exports, cluster })
 }
 
 /// Serves the `*.prom` files of a folder to Prometheus, until it is killed.
@@ -67,13 +91,8 @@ async fn start_exporter(files: &Path, logs: &Path) -> anyhow::Result<(Process, S
     for _ in 0..ATTEMPTS {
         let port = ports::free(1)?.first().copied().context("one port was asked for")?;
         let target = format!("127.0.0.1:{port}");
-        let args: [OsString; 5] = [
-            "exporter".into(),
-            "--listen".into(),
-            target.clone().into(),
-            "--dir".into(),
-            files.into(),
-        ];
+        let args: [OsString; 5] =
+            ["exporter".into(), "--listen".into(), target.clone().into(), "--dir".into(), files.into()];
         let mut process = Process::spawn(&Launch {
             name: "exporter".to_owned(),
             program: env::current_exe().context("where is this program?")?,
@@ -118,11 +137,7 @@ pub fn build(minors: &[Minor], prometheus: bool) -> anyhow::Result<()> {
 pub fn down(dir: &Path) -> anyhow::Result<()> {
     let state = State::read(dir)?;
     if state.components.is_empty() && state.owner.is_running() {
-        bail!(
-            "the cluster in {} belongs to process {} and ends with it",
-            dir.display(),
-            state.owner.pid
-        );
+        bail!("the cluster in {} belongs to process {} and ends with it", dir.display(), state.owner.pid);
     }
     state.components.iter().for_each(Identity::kill);
     let until = Instant::now() + PATIENCE;

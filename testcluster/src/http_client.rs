@@ -44,27 +44,14 @@ impl HttpClient {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(config)
-            .https_or_http()
-            .enable_http1()
-            .build();
-        let client = Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(0)
-            .build(connector);
-        Ok(Self {
-            base: base.trim_end_matches('/').to_owned(),
-            token: token.map(str::to_owned),
-            client,
-        })
+        let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build();
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        Ok(Self { base: base.trim_end_matches('/').to_owned(), token: token.map(str::to_owned), client })
     }
 
     /// Sends a request as it is and returns status, headers and body.
     pub(crate) async fn send(&self, mut request: Request<Full<Bytes>>) -> anyhow::Result<http::Response<Bytes>> {
-        let target = request
-            .uri()
-            .path_and_query()
-            .map_or_else(|| "/".to_owned(), ToString::to_string);
+        let target = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
         *request.uri_mut() = format!("{}{target}", self.base).parse()?;
         let what = format!("{} {}", request.method(), request.uri());
         let answer = async {
@@ -84,7 +71,12 @@ impl HttpClient {
     }
 
     /// A request with an optional JSON body; the body of the answer as text.
-    pub(crate) async fn call(&self, method: &Method, path: &str, body: Option<&Value>) -> anyhow::Result<(StatusCode, String)> {
+    pub(crate) async fn call(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<(StatusCode, String)> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)

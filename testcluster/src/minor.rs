@@ -55,10 +55,7 @@ impl FromStr for Minor {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let why = || format!("{text:?} is not a minor version of Kubernetes such as 1.37");
         let (major, minor) = text.trim_start_matches('v').split_once('.').with_context(why)?;
-        Ok(Self::new(
-            major.parse().with_context(why)?,
-            minor.parse().with_context(why)?,
-        ))
+        Ok(Self::new(major.parse().with_context(why)?, minor.parse().with_context(why)?))
     }
 }
 

@@ -4,7 +4,8 @@ use std::{fmt::Write as _, fs, io::Read as _, path::Path};
 
 use anyhow::Context as _;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
 };
 
 /// The certificate authority and what it has signed, as PEM texts.
@@ -24,9 +25,7 @@ impl Pki {
         let key = KeyPair::generate()?;
         let names = ["127.0.0.1", "localhost", "kubernetes.default.svc", "10.0.0.1"];
         let mut server = CertificateParams::new(names.map(str::to_owned).to_vec())?;
-        server
-            .distinguished_name
-            .push(DnType::CommonName, "testcluster server");
+        server.distinguished_name.push(DnType::CommonName, "testcluster server");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         server.use_authority_key_identifier_extension = true;
         let certificate = server.signed_by(&key, &ca)?;
@@ -49,14 +48,8 @@ impl Pki {
 fn authority() -> anyhow::Result<CertifiedIssuer<'static, KeyPair>> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::CrlSign,
-        KeyUsagePurpose::DigitalSignature,
-    ];
-    params
-        .distinguished_name
-        .push(DnType::CommonName, format!("testcluster {}", random_hex(4)?));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params.distinguished_name.push(DnType::CommonName, format!("testcluster {}", random_hex(4)?));
     Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
 }
 

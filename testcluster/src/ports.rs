@@ -59,10 +59,8 @@ mod tests {
     fn ports_are_different_and_free() {
         let mut ports = free(20).unwrap();
         ports.extend(free(20).unwrap());
-        let listeners: Vec<_> = ports
-            .iter()
-            .map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).unwrap())
-            .collect();
+        let listeners: Vec<_> =
+            ports.iter().map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).unwrap()).collect();
         assert_eq!(listeners.len(), 40);
     }
 }

@@ -57,11 +57,7 @@ fn pods() -> String {
 
 /// A Go template for the status of a running pod that becomes Ready or stops being it.
 fn readiness(ready: bool) -> String {
-    let (status, reason) = if ready {
-        ("True", r#""""#)
-    } else {
-        ("False", "ContainersNotReady")
-    };
+    let (status, reason) = if ready { ("True", r#""""#) } else { ("False", "ContainersNotReady") };
     format!(
         r#"{{{{ $now := Now }}}}
 conditions:

@@ -73,12 +73,8 @@ pub fn ensure(module: &Module, cache: &Path) -> anyhow::Result<PathBuf> {
 fn lock(path: &Path, module: &Module) -> anyhow::Result<fs::File> {
     let file = fs::File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
     if file.try_lock().is_err() {
-        say(&format!(
-            "waiting for another process that builds {} {}",
-            module.name, module.version
-        ));
-        file.lock()
-            .with_context(|| format!("cannot lock {}", path.display()))?;
+        say(&format!("waiting for another process that builds {} {}", module.name, module.version));
+        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     }
     Ok(file)
 }
@@ -86,16 +82,11 @@ fn lock(path: &Path, module: &Module) -> anyhow::Result<fs::File> {
 fn compile(module: &Module, go: &Go, out: &Path) -> anyhow::Result<()> {
     let names: Vec<&str> = module.binaries.iter().map(|(_, name)| *name).collect();
     let what = format!("{} {}", names.join(", "), module.version);
-    say(&format!(
-        "building {what}: about {} on 2 cores, once per machine",
-        module.about
-    ));
+    say(&format!("building {what}: about {} on 2 cores, once per machine", module.about));
     let since = Instant::now();
     let log = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
-    let mut args: Vec<OsString> = ["build", "-tags", module.tags, "-ldflags", &module.ldflags(), "-o"]
-        .iter()
-        .map(OsString::from)
-        .collect();
+    let mut args: Vec<OsString> =
+        ["build", "-tags", module.tags, "-ldflags", &module.ldflags(), "-o"].iter().map(OsString::from).collect();
     // With several packages Go names the binaries by their folders, which is right for Kubernetes.
     args.push(match module.binaries.as_slice() {
         [(_, name)] => out.join(name).into(),

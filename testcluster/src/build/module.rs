@@ -30,12 +30,7 @@ pub struct Module {
 }
 
 /// The binaries of a control plane.
-pub const KUBE_BINARIES: [&str; 4] = [
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kubectl",
-];
+pub const KUBE_BINARIES: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
 
 impl Module {
     /// The control plane of a minor.
@@ -50,10 +45,7 @@ impl Module {
                 known_minors(modules).join(", ")
             );
         }
-        let binaries = KUBE_BINARIES
-            .iter()
-            .map(|name| (format!("k8s.io/kubernetes/cmd/{name}"), *name))
-            .collect();
+        let binaries = KUBE_BINARIES.iter().map(|name| (format!("k8s.io/kubernetes/cmd/{name}"), *name)).collect();
         Self::read("kube", dir, binaries, "", "6 minutes")
     }
 
@@ -63,13 +55,7 @@ impl Module {
     /// When go.mod or go.sum cannot be read.
     pub fn etcd(modules: &Path) -> anyhow::Result<Self> {
         let package = "go.etcd.io/etcd/server/v3".to_owned();
-        Self::read(
-            "etcd",
-            modules.join("etcd"),
-            vec![(package, "etcd")],
-            "",
-            "half a minute",
-        )
+        Self::read("etcd", modules.join("etcd"), vec![(package, "etcd")], "", "half a minute")
     }
 
     /// The simulator of nodes and pods.
@@ -78,13 +64,7 @@ impl Module {
     /// When go.mod or go.sum cannot be read.
     pub fn kwok(modules: &Path) -> anyhow::Result<Self> {
         let package = "sigs.k8s.io/kwok/cmd/kwok".to_owned();
-        Self::read(
-            "kwok",
-            modules.join("kwok"),
-            vec![(package, "kwok")],
-            "",
-            "a minute",
-        )
+        Self::read("kwok", modules.join("kwok"), vec![(package, "kwok")], "", "a minute")
     }
 
     /// The metrics server.
@@ -123,16 +103,7 @@ impl Module {
             .with_context(|| format!("{}/go.mod has no go line", dir.display()))?
             .trim()
             .to_owned();
-        let mut module = Self {
-            name,
-            version,
-            go,
-            binaries,
-            tags,
-            about,
-            fingerprint: String::new(),
-            dir,
-        };
+        let mut module = Self { name, version, go, binaries, tags, about, fingerprint: String::new(), dir };
         let flags = format!("{} {}", module.ldflags(), module.tags);
         module.fingerprint = fingerprint(&[&go_mod, &go_sum, &flags]);
         Ok(module)
@@ -176,9 +147,7 @@ fn required_version(go_mod: &str, package: &str) -> Option<String> {
 }
 
 fn is_within(package: &str, module: &str) -> bool {
-    package
-        .strip_prefix(module)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    package.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn known_minors(modules: &Path) -> Vec<String> {

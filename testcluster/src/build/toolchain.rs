@@ -21,9 +21,7 @@ impl Go {
     /// # Errors
     /// When there is none, or when it is older than `needed` and may not fetch a newer one by itself.
     pub fn find(path: &str, needed: &str) -> anyhow::Result<Self> {
-        let Some(command) = env::split_paths(path)
-            .map(|dir| dir.join("go"))
-            .find(|candidate| candidate.is_file())
+        let Some(command) = env::split_paths(path).map(|dir| dir.join("go")).find(|candidate| candidate.is_file())
         else {
             bail!("the Go toolchain is missing: there is no `go` in PATH. {}", cure(needed));
         };
@@ -32,11 +30,7 @@ impl Go {
         let version = lines.next().unwrap_or_default().trim_start_matches("go").to_owned();
         let fetches_newer = lines.next().is_some_and(|toolchain| toolchain != "local");
         if !fetches_newer && release(&version) < release(needed) {
-            bail!(
-                "the Go toolchain is too old: {} is Go {version}. {}",
-                command.display(),
-                cure(needed)
-            );
+            bail!("the Go toolchain is too old: {} is Go {version}. {}", command.display(), cure(needed));
         }
         Ok(Self { command })
     }
@@ -56,11 +50,7 @@ fn go_env(command: &Path) -> anyhow::Result<String> {
         .output()
         .with_context(|| format!("cannot run {}", command.display()))?;
     if !output.status.success() {
-        bail!(
-            "{} env failed: {}",
-            command.display(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("{} env failed: {}", command.display(), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

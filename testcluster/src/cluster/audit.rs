@@ -86,11 +86,7 @@ impl AuditLog {
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         bytes.truncate(whole);
         self.offset += u64::try_from(whole)?;
-        bytes
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-            .map(parse)
-            .collect()
+        bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(parse).collect()
     }
 }
 

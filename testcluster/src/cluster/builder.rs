@@ -34,12 +34,7 @@ pub struct Builder {
 
 impl Builder {
     pub(super) fn new() -> Self {
-        Self {
-            settings: Settings {
-                nodes: 3,
-                ..Settings::default()
-            },
-        }
+        Self { settings: Settings { nodes: 3, ..Settings::default() } }
     }
 
     /// Which minor of Kubernetes; 1.37 without it.

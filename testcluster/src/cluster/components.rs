@@ -22,13 +22,7 @@ pub enum Component {
 
 impl Component {
     /// All of them, in the order in which they are started.
-    pub const ALL: [Self; 5] = [
-        Self::Etcd,
-        Self::ApiServer,
-        Self::ControllerManager,
-        Self::Scheduler,
-        Self::Kwok,
-    ];
+    pub const ALL: [Self; 5] = [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kwok];
 
     /// The name of its binary.
     #[must_use]
@@ -89,10 +83,7 @@ pub(crate) struct Plan<'a> {
 
 impl Plan<'_> {
     pub(crate) fn launches(&self) -> BTreeMap<Component, Launch> {
-        Component::ALL
-            .into_iter()
-            .map(|component| (component, self.launch(component)))
-            .collect()
+        Component::ALL.into_iter().map(|component| (component, self.launch(component))).collect()
     }
 
     fn launch(&self, component: Component) -> Launch {
@@ -209,12 +200,7 @@ impl Plan<'_> {
     }
 
     fn feature_gates(&self) -> Option<OsString> {
-        let gates: Vec<String> = self
-            .settings
-            .feature_gates
-            .iter()
-            .map(|(gate, on)| format!("{gate}={on}"))
-            .collect();
+        let gates: Vec<String> = self.settings.feature_gates.iter().map(|(gate, on)| format!("{gate}={on}")).collect();
         (!gates.is_empty()).then(|| flag("--feature-gates", &gates.join(",")))
     }
 }

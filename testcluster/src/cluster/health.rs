@@ -47,10 +47,7 @@ impl Probes {
     pub(crate) async fn check(&self, component: Component) -> anyhow::Result<()> {
         let (status, text) = match component {
             Component::Etcd => {
-                let members = self
-                    .etcd
-                    .json(&Method::POST, "/v3/cluster/member/list", Some(&json!({})))
-                    .await?;
+                let members = self.etcd.json(&Method::POST, "/v3/cluster/member/list", Some(&json!({}))).await?;
                 if !members.to_string().contains(&self.etcd_name) {
                     bail!("another etcd answers");
                 }
@@ -69,9 +66,7 @@ impl Probes {
 
     /// Fails with the reason while there is no default service account or a node is not Ready.
     pub(crate) async fn check_content(&self, nodes: usize) -> anyhow::Result<()> {
-        self.api
-            .json(&Method::GET, "/api/v1/namespaces/default/serviceaccounts/default", None)
-            .await?;
+        self.api.json(&Method::GET, "/api/v1/namespaces/default/serviceaccounts/default", None).await?;
         let list = self.api.json(&Method::GET, "/api/v1/nodes", None).await?;
         let items = list.get("items").and_then(Value::as_array).context("no list of nodes")?;
         let usable = items.iter().filter(|node| is_usable(node)).count();
@@ -86,9 +81,7 @@ impl Probes {
 fn is_usable(node: &Value) -> bool {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions.is_some_and(|conditions| {
-        conditions
-            .iter()
-            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+        conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
     });
     ready && node.pointer("/spec/taints").is_none()
 }
@@ -109,7 +102,12 @@ impl From<anyhow::Error> for Failure {
 }
 
 /// Repeats `check` until it succeeds, for as long as all components run.
-pub(crate) async fn wait<F>(what: &str, patience: Duration, running: &mut Running, check: impl Fn() -> F) -> Result<(), Failure>
+pub(crate) async fn wait<F>(
+    what: &str,
+    patience: Duration,
+    running: &mut Running,
+    check: impl Fn() -> F,
+) -> Result<(), Failure>
 where
     F: Future<Output = anyhow::Result<()>>,
 {
@@ -122,10 +120,8 @@ where
             return Ok(());
         };
         if Instant::now() >= until {
-            let logs: Vec<String> = running
-                .values()
-                .map(|process| format!("--- {}\n{}", process.name(), process.log_tail()))
-                .collect();
+            let logs: Vec<String> =
+                running.values().map(|process| format!("--- {}\n{}", process.name(), process.log_tail())).collect();
             let why = format!("{what}: not within {} s: {error:#}\n{}", patience.as_secs(), logs.join("\n"));
             return Err(Failure::Other(anyhow::anyhow!(why)));
         }

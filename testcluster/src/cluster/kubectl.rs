@@ -11,7 +11,7 @@ use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use super::Cluster;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 impl Cluster {
     /// Where kubectl is.
@@ -79,11 +79,7 @@ impl Cluster {
 
 fn success(args: &[&str], output: &Output) -> anyhow::Result<String> {
     if !output.status.success() {
-        bail!(
-            "kubectl {}: {}",
-            args.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("kubectl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

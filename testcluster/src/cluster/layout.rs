@@ -64,10 +64,7 @@ impl Layout {
     }
 
     pub(crate) fn user(&self, name: &str) -> PathBuf {
-        let plain: String = name
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
-            .collect();
+        let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
         self.root.join("users").join(format!("{plain}.kubeconfig"))
     }
 

@@ -43,7 +43,7 @@ use crate::{
 
 /// How long a component may take to end before it is killed, and to get well again.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a successful start hands over.
 #[derive(Debug)]
@@ -118,10 +118,7 @@ impl Cluster {
             return Ok(layout.user(user));
         }
         let path = layout.user(&format!("{user} {}", groups.join(" ")));
-        let caller = Caller {
-            token: self.admin_token(),
-            acts_as: Some((user, groups)),
-        };
+        let caller = Caller { token: self.admin_token(), acts_as: Some((user, groups)) };
         kubeconfig::write(&path, &self.server, &caller)?;
         Ok(path)
     }
@@ -133,10 +130,7 @@ impl Cluster {
     pub async fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
         let token = self.service_account_token(namespace, name).await?;
         let path = self.layout().user(&format!("sa {namespace} {name}"));
-        let caller = Caller {
-            token: &token,
-            acts_as: None,
-        };
+        let caller = Caller { token: &token, acts_as: None };
         kubeconfig::write(&path, &self.server, &caller)?;
         Ok(path)
     }
@@ -217,10 +211,7 @@ impl Cluster {
     /// A part of it, to be stopped, started, paused or resumed.
     #[must_use]
     pub fn component(&self, component: Component) -> ComponentHandle<'_> {
-        ComponentHandle {
-            cluster: self,
-            component,
-        }
+        ComponentHandle { cluster: self, component }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -345,16 +336,12 @@ impl ComponentHandle<'_> {
     #[must_use]
     pub fn is_running(&self) -> bool {
         let mut running = self.cluster.running();
-        running
-            .get_mut(&self.component)
-            .is_some_and(|process| process.exit_status().is_none())
+        running.get_mut(&self.component).is_some_and(|process| process.exit_status().is_none())
     }
 
     fn with(&self, act: impl FnOnce(&mut Process) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let mut running = self.cluster.running();
-        let process = running
-            .get_mut(&self.component)
-            .with_context(|| format!("{} does not run", self.component))?;
+        let process = running.get_mut(&self.component).with_context(|| format!("{} does not run", self.component))?;
         act(process)
     }
 }

@@ -27,10 +27,7 @@ impl SharedCluster {
     /// Takes down how to start it; nothing runs yet.
     #[must_use]
     pub const fn new(describe: fn() -> Builder) -> Self {
-        Self {
-            describe,
-            cell: OnceCell::const_new(),
-        }
+        Self { describe, cell: OnceCell::const_new() }
     }
 
     /// The cluster, started by the first call. Calls at the same time wait for it; after a failure all of them get the same error.

@@ -26,7 +26,7 @@ use crate::{
     stages,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const ATTEMPTS: u32 = 4;
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
@@ -94,19 +94,10 @@ async fn try_once(
     users: &[User],
 ) -> Result<Parts, Failure> {
     let ports = Ports::choose()?;
-    let server = Server {
-        url: format!("https://127.0.0.1:{}", ports.api_server),
-        ca: pki.ca.clone(),
-    };
+    let server = Server { url: format!("https://127.0.0.1:{}", ports.api_server), ca: pki.ca.clone() };
     let admin_token = write_kubeconfigs(layout, &server, users)?;
     let etcd_name = format!("etcd-{}", random_hex(4)?);
-    let plan = Plan {
-        assets,
-        layout,
-        settings,
-        ports,
-        etcd_name: &etcd_name,
-    };
+    let plan = Plan { assets, layout, settings, ports, etcd_name: &etcd_name };
     let launches = plan.launches();
     let probes = Probes::new(&server, ports, &etcd_name, &admin_token)?;
     let mut running = Running::new();
@@ -126,12 +117,7 @@ async fn try_once(
     }
     let nodes = settings.nodes;
     wait("nodes", PATIENCE, &mut running, || probes.check_content(nodes)).await?;
-    Ok(Parts {
-        running,
-        launches,
-        probes,
-        server,
-    })
+    Ok(Parts { running, launches, probes, server })
 }
 
 fn spawn(
@@ -148,10 +134,7 @@ fn spawn(
 fn write_kubeconfigs(layout: &Layout, server: &Server, users: &[User]) -> anyhow::Result<String> {
     let mut admin = None;
     for user in users {
-        let caller = Caller {
-            token: &user.token,
-            acts_as: None,
-        };
+        let caller = Caller { token: &user.token, acts_as: None };
         if user.name == "admin" {
             admin = Some(user.token.clone());
             kubeconfig::write(&layout.kubeconfig(), server, &caller)?;
@@ -175,15 +158,9 @@ async fn create_content(probes: &Probes, nodes: usize) -> anyhow::Result<()> {
         "volumeBindingMode": "Immediate",
         "allowVolumeExpansion": true,
     });
-    probes
-        .api
-        .json(&Method::POST, "/apis/storage.k8s.io/v1/storageclasses", Some(&class))
-        .await?;
+    probes.api.json(&Method::POST, "/apis/storage.k8s.io/v1/storageclasses", Some(&class)).await?;
     for (number, zone) in (0..nodes).zip(ZONES.into_iter().cycle()) {
-        probes
-            .api
-            .json(&Method::POST, "/api/v1/nodes", Some(&node(number, zone)))
-            .await?;
+        probes.api.json(&Method::POST, "/api/v1/nodes", Some(&node(number, zone))).await?;
     }
     Ok(())
 }

@@ -32,9 +32,7 @@ impl Exporter {
     /// When it cannot listen.
     pub async fn start() -> anyhow::Result<Self> {
         let gauges = Arc::new(Mutex::new(Gauges::default()));
-        let routes = Router::new()
-            .route("/metrics", get(metrics))
-            .with_state(Arc::clone(&gauges));
+        let routes = Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(&gauges));
         let server = Server::start(routes).await?;
         Ok(Self { gauges, server })
     }
@@ -47,11 +45,7 @@ impl Exporter {
 
     /// Sets a gauge. Its old value is seen until the next scrape.
     pub fn set(&self, name: &str, labels: &[(&str, &str)], value: f64) {
-        self.gauges()
-            .values
-            .entry(name.to_owned())
-            .or_default()
-            .insert(owned(labels), value);
+        self.gauges().values.entry(name.to_owned()).or_default().insert(owned(labels), value);
     }
 
     /// Takes a gauge away; queries find it no more after the next scrape.
@@ -85,10 +79,7 @@ async fn metrics(State(gauges): State<Arc<Mutex<Gauges>>>) -> Result<String, Sta
 }
 
 fn owned(labels: &[(&str, &str)]) -> Labels {
-    let mut labels: Labels = labels
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+    let mut labels: Labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     labels.sort();
     labels
 }
@@ -98,10 +89,8 @@ fn render(gauges: &BTreeMap<String, BTreeMap<Labels, f64>>) -> String {
     for (name, values) in gauges {
         let _ = writeln!(text, "# TYPE {name} gauge");
         for (labels, value) in values {
-            let pairs: Vec<String> = labels
-                .iter()
-                .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
-                .collect();
+            let pairs: Vec<String> =
+                labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
             let _ = writeln!(text, "{name}{{{}}} {}", pairs.join(","), number(*value));
         }
     }
@@ -130,10 +119,7 @@ mod tests {
         errors.insert(owned(&[("pod", "web-0"), ("note", "a \"b\"\n")]), 1.5);
         errors.insert(owned(&[]), f64::NEG_INFINITY);
         let text = render(&gauges);
-        assert_eq!(
-            text,
-            "# TYPE errors gauge\nerrors{} -Inf\nerrors{note=\"a \\\"b\\\"\\n\",pod=\"web-0\"} 1.5\n"
-        );
+        assert_eq!(text, "# TYPE errors gauge\nerrors{} -Inf\nerrors{note=\"a \\\"b\\\"\\n\",pod=\"web-0\"} 1.5\n");
         assert_eq!(number(f64::NAN), "NaN");
     }
 }

@@ -16,12 +16,8 @@ use tokio::net::TcpListener;
 /// # Errors
 /// When it cannot listen.
 pub async fn serve_files(listen: SocketAddr, dir: &Path) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(listen)
-        .await
-        .with_context(|| format!("cannot listen on {listen}"))?;
-    let routes = Router::new()
-        .route("/metrics", get(metrics))
-        .with_state(Arc::new(dir.to_owned()));
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let routes = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(dir.to_owned()));
     axum::serve(listener, routes).await.context("the exporter has ended")
 }
 

@@ -52,10 +52,7 @@ impl Server {
             let _ = tell.send(listener.local_addr());
             let _ = axum::serve(listener, routes).await;
         });
-        let address = told
-            .await
-            .context("the server did not start")?
-            .context("cannot listen on loopback")?;
+        let address = told.await.context("the server did not start")?.context("cannot listen on loopback")?;
         Ok(Self { address, task })
     }
 }

@@ -33,11 +33,7 @@ pub struct PrometheusConfig {
 
 impl Default for PrometheusConfig {
     fn default() -> Self {
-        Self {
-            scrape_interval: Duration::from_millis(250),
-            lookback: Duration::from_secs(5),
-            targets: Vec::new(),
-        }
+        Self { scrape_interval: Duration::from_millis(250), lookback: Duration::from_secs(5), targets: Vec::new() }
     }
 }
 
@@ -45,10 +41,7 @@ impl PrometheusConfig {
     /// The usual intervals and these targets.
     #[must_use]
     pub fn scraping(targets: &[String]) -> Self {
-        Self {
-            targets: targets.to_vec(),
-            ..Self::default()
-        }
+        Self { targets: targets.to_vec(), ..Self::default() }
     }
 }
 
@@ -152,7 +145,7 @@ impl Prometheus {
     pub async fn query(&self, expression: &str) -> anyhow::Result<Value> {
         let path = format!("/api/v1/query?query={}", percent_encoded(expression));
         let answer = self.client.json(&Method::GET, &path, None).await?;
-        Ok(answer.get("data").cloned().context("the answer holds no data")?)
+        answer.get("data").cloned().context("the answer holds no data")
     }
 
     /// Waits until an instant query returns some series (`nonempty`), or none.
@@ -278,12 +271,13 @@ fn write_targets(dir: &Path, targets: &[String]) -> anyhow::Result<()> {
 }
 
 fn percent_encoded(text: &str) -> String {
+    use std::fmt::Write as _;
     let mut encoded = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     encoded

@@ -25,11 +25,7 @@ impl Identity {
     /// When nobody has.
     pub fn of(name: &str, pid: u32) -> anyhow::Result<Self> {
         let started = start_time(pid).with_context(|| format!("{name} has ended"))?;
-        Ok(Self {
-            name: name.to_owned(),
-            pid,
-            started,
-        })
+        Ok(Self { name: name.to_owned(), pid, started })
     }
 
     /// Whether that very process is still there and not only waiting to be reaped.
@@ -57,16 +53,9 @@ fn start_time(pid: u32) -> Option<String> {
         let (_, rest) = stat.rsplit_once(") ")?;
         let mut fields = rest.split(' ');
         let state = fields.next()?;
-        return if state == "Z" || state == "X" {
-            None
-        } else {
-            fields.nth(18).map(str::to_owned)
-        };
+        return if state == "Z" || state == "X" { None } else { fields.nth(18).map(str::to_owned) };
     }
-    let output = Command::new("ps")
-        .args(["-o", "lstart=", "-p", &pid.to_string()])
-        .output()
-        .ok()?;
+    let output = Command::new("ps").args(["-o", "lstart=", "-p", &pid.to_string()]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (!text.is_empty()).then_some(text)
 }

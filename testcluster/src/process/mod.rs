@@ -89,21 +89,12 @@ impl Process {
         }
         if !launch.inherit_env {
             let keep = ["PATH", "HOME"].into_iter();
-            let kept: Vec<_> = keep
-                .filter_map(|name| Some((name, std::env::var_os(name)?)))
-                .collect();
+            let kept: Vec<_> = keep.filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
             command.env_clear().envs(kept);
         }
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot start {}", launch.name))?;
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", launch.name))?;
         let leash = child.stdin.take();
-        Ok(Self {
-            launch: launch.clone(),
-            child,
-            leash,
-            status: None,
-        })
+        Ok(Self { launch: launch.clone(), child, leash, status: None })
     }
 
     /// How messages call it.
@@ -243,10 +234,7 @@ impl Drop for Janitor {
 }
 
 fn pid_of(id: u32) -> anyhow::Result<Pid> {
-    i32::try_from(id)
-        .ok()
-        .and_then(Pid::from_raw)
-        .with_context(|| format!("{id} is no process id"))
+    i32::try_from(id).ok().and_then(Pid::from_raw).with_context(|| format!("{id} is no process id"))
 }
 
 /// The last `lines` lines of a file, or an empty string.
@@ -310,10 +298,7 @@ mod tests {
         let process = Process::spawn(&launch(dir.path(), "exec sleep 600")).unwrap();
         let identity = process.release().unwrap();
         assert!(identity.is_running());
-        let stranger = Identity {
-            started: "0".to_owned(),
-            ..identity.clone()
-        };
+        let stranger = Identity { started: "0".to_owned(), ..identity.clone() };
         assert!(!stranger.is_running(), "the same id with another start time is another process");
         stranger.kill();
         assert!(identity.is_running());

@@ -1,0 +1,134 @@
+//! The real Prometheus, the exporter whose values a test sets, and the proxy that demands credentials.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use common::{assert_nothing_is_left, run};
+use serde_json::json;
+use testcluster::{Access, AuthProxy, Exporter, Prometheus, PrometheusConfig};
+
+async fn start() -> (tempfile::TempDir, Exporter, Prometheus) {
+    let dir = tempfile::tempdir().unwrap();
+    let exporter = Exporter::start().await.unwrap();
+    let config = PrometheusConfig::scraping(&[exporter.target()]);
+    let prometheus = Prometheus::start(dir.path(), &config).await.unwrap();
+    (dir, exporter, prometheus)
+}
+
+#[tokio::test]
+async fn what_a_test_sets_is_seen_within_a_moment_and_what_it_removes_is_gone() {
+    let (_dir, exporter, prometheus) = start().await;
+    let labels = [("pod", "web-0"), ("namespace", "shop")];
+    exporter.set("errors", &labels, 1.5);
+    exporter.set("errors", &[("pod", "web-1")], f64::NAN);
+    let query = r#"errors{pod="web-0",namespace="shop"}"#;
+    let data = prometheus.wait_for(query, true).await.unwrap();
+    assert_eq!(data["resultType"], "vector");
+    assert_eq!(data["result"][0]["value"][1], "1.5");
+    prometheus.wait_for(r#"errors{pod="web-1"}"#, true).await.unwrap();
+
+    let since = Instant::now();
+    exporter.set("errors", &labels, 0.0);
+    prometheus.wait_until(query, |data| data["result"][0]["value"][1] == json!("0")).await.unwrap();
+    exporter.remove("errors", &labels);
+    prometheus.wait_for(query, false).await.unwrap();
+    println!("set and removed within {:.1?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(4));
+
+    exporter.set_failing(true);
+    prometheus.wait_until("up", |data| data["result"][0]["value"][1] == json!("0")).await.unwrap();
+    let error = prometheus.query("errors{").await.unwrap_err().to_string();
+    assert!(error.contains("400") && error.contains("parse error"), "{error}");
+}
+
+#[tokio::test]
+async fn an_outage_and_a_silence_end() {
+    let (_dir, exporter, mut prometheus) = start().await;
+    exporter.set("errors", &[], 1.0);
+    prometheus.wait_for("errors", true).await.unwrap();
+    prometheus.stop().await.unwrap();
+    prometheus.query("errors").await.unwrap_err();
+    prometheus.restart().await.unwrap();
+    prometheus.wait_for("errors", true).await.unwrap();
+
+    prometheus.pause().unwrap();
+    let silent = tokio::time::timeout(Duration::from_secs(1), prometheus.query("errors")).await;
+    assert!(silent.is_err(), "no answer while it is frozen");
+    prometheus.resume().unwrap();
+    prometheus.wait_for("errors", true).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_proxy_demands_credentials_and_remembers_what_it_was_asked() {
+    let (_dir, exporter, prometheus) = start().await;
+    exporter.set("errors", &[], 1.0);
+    prometheus.wait_for("errors", true).await.unwrap();
+    let proxy = AuthProxy::start(prometheus.url()).await.unwrap();
+    let ask = async |authorization: &str| {
+        let credentials = match authorization {
+            "" => String::new(),
+            value => format!("Authorization: {value}\r\n"),
+        };
+        let host = &proxy.url()[7..];
+        let request = format!(
+            "GET /api/v1/query?query=errors HTTP/1.1\r\nHost: {host}\r\n{credentials}User-Agent: somebody/1\r\nConnection: close\r\n\r\n"
+        );
+        raw(&proxy.url()[7..], &request).await
+    };
+    assert!(ask("").await.starts_with("HTTP/1.1 200"), "open at first");
+    proxy.demand(Access::Bearer("s3cret".to_owned()));
+    assert!(ask("").await.starts_with("HTTP/1.1 401"));
+    assert!(ask("Bearer wrong").await.starts_with("HTTP/1.1 401"));
+    let answer = ask("Bearer s3cret").await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"success\""), "{answer}");
+    proxy.demand(Access::Basic("ann".to_owned(), "pw".to_owned()));
+    assert!(ask("Bearer s3cret").await.starts_with("HTTP/1.1 401"));
+    let pair = format!("Basic {}", STANDARD.encode("ann:pw"));
+    assert!(ask(&pair).await.starts_with("HTTP/1.1 200"));
+    proxy.answer_with(403, "not you");
+    assert!(ask(&pair).await.starts_with("HTTP/1.1 403"));
+    proxy.answer_with(500, "ill");
+    assert!(ask(&pair).await.ends_with("ill"));
+    proxy.forward();
+    assert!(ask(&pair).await.starts_with("HTTP/1.1 200"));
+
+    let seen: Vec<u16> = proxy.seen().iter().map(|request| request.status).collect();
+    assert_eq!(seen, [200, 401, 401, 200, 401, 200, 403, 500, 200]);
+    let last = proxy.seen().pop().unwrap();
+    assert_eq!(last.authorization.as_deref(), Some(pair.as_str()));
+    assert_eq!(last.user_agent.as_deref(), Some("somebody/1"));
+    assert_eq!(last.uri, "/api/v1/query?query=errors");
+    proxy.forget();
+    assert_eq!(proxy.count(), 0);
+}
+
+/// Sends a request byte by byte as given, and returns the whole answer.
+async fn raw(address: &str, request: &str) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn up_with_prometheus_scrapes_what_is_written_into_a_file() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("cluster");
+    let up = run(&["up", "--prometheus", "--dir", dir.to_str().unwrap()]);
+    let exports = String::from_utf8(up.stdout).unwrap();
+    let url = exports.lines().find_map(|line| line.strip_prefix("export PROMETHEUS_URL=http://")).unwrap();
+    std::fs::write(dir.join("metrics/shop.prom"), "errors{pod=\"web-0\"} 2\n").unwrap();
+    let request = format!("GET /api/v1/query?query=errors HTTP/1.1\r\nHost: {url}\r\nConnection: close\r\n\r\n");
+    let until = Instant::now() + Duration::from_secs(10);
+    while !raw(url, &request).await.contains("\"2\"") {
+        assert!(Instant::now() < until, "the file is not scraped");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(run(&["down", "--dir", dir.to_str().unwrap()]).status.success());
+    assert_nothing_is_left(&dir);
+}
