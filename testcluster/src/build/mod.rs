@@ -49,13 +49,17 @@ pub fn cache_dir() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When the Go toolchain is missing or too old, when the build fails, or when the cache cannot be written.
 pub fn ensure(module: &Module, cache: &Path) -> anyhow::Result<PathBuf> {
+    ensure_with(&env::var("PATH").unwrap_or_default(), module, cache)
+}
+
+/// [`ensure`] with the toolchain that is in `path`.
+fn ensure_with(path: &str, module: &Module, cache: &Path) -> anyhow::Result<PathBuf> {
     let bin = cache.join("bin");
     let place = bin.join(module.cache_key());
     if place.is_dir() {
         return Ok(place);
     }
-    let path = env::var("PATH").unwrap_or_default();
-    let go = Go::find(&path, &module.go)?;
+    let go = Go::find(path, &module.go)?;
     fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
     let _lock = lock(&bin.join(format!("{}.lock", module.cache_key())), module)?;
     if place.is_dir() {
@@ -160,19 +164,81 @@ pub(crate) fn say(line: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
+    /// A `go` that takes down each build in `builds`, takes some time and writes the binary, or fails when there is a file `fail`.
+    const FAKE_GO: &str = r#"#!/bin/sh
+here=$(dirname "$0")
+case $1 in
+  env) echo go1.99.0; echo local; exit ;;
+  build) echo "$*" >> "$here/builds" ;;
+esac
+while [ "$1" != -o ]; do shift; done
+echo half > "$2"
+[ -e "$here/fail" ] && { echo "no such package" >&2; exit 1; }
+sleep 0.3
+echo whole > "$2"
+"#;
+
+    struct Rig {
+        dir: tempfile::TempDir,
+        module: Module,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let go = dir.path().join("go");
+            fs::write(&go, FAKE_GO).unwrap();
+            fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
+            Self { dir, module: Module::etcd(&modules_dir()).unwrap() }
+        }
+
+        fn ensure(&self) -> anyhow::Result<PathBuf> {
+            ensure_with(self.dir.path().to_str().unwrap(), &self.module, &self.dir.path().join("cache"))
+        }
+
+        fn builds(&self) -> usize {
+            fs::read_to_string(self.dir.path().join("builds")).unwrap_or_default().lines().count()
+        }
+    }
+
     #[test]
-    fn what_is_in_the_cache_is_not_built_again_and_what_is_stale_is() {
-        let cache = tempfile::tempdir().unwrap();
-        let mut module = Module::etcd(&modules_dir()).unwrap();
-        let place = cache.path().join("bin").join(module.cache_key());
-        fs::create_dir_all(&place).unwrap();
-        assert_eq!(ensure(&module, cache.path()).unwrap(), place);
-        // Another version has another place; no toolchain is this new, so the attempt to build it shows.
-        module.version = "99.0.0".to_owned();
-        module.go = "9999.0".to_owned();
-        let error = ensure(&module, cache.path()).unwrap_err().to_string();
-        assert!(error.contains("Go toolchain"), "{error}");
+    fn what_is_missing_is_built_once_even_when_many_ask_at_the_same_time() {
+        let rig = Rig::new();
+        let places: Vec<PathBuf> = thread::scope(|scope| {
+            let asking: Vec<_> = (0..4).map(|_| scope.spawn(|| rig.ensure().unwrap())).collect();
+            asking.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        for place in places {
+            assert_eq!(fs::read_to_string(place.join("etcd")).unwrap(), "whole\n");
+        }
+        assert_eq!(rig.builds(), 1);
+        let asked = fs::read_to_string(rig.dir.path().join("builds")).unwrap();
+        assert!(asked.contains("-ldflags -s -w -o") && asked.contains("go.etcd.io/etcd/server/v3"), "{asked}");
+    }
+
+    #[test]
+    fn what_is_stale_is_built_again() {
+        let mut rig = Rig::new();
+        let old = rig.ensure().unwrap();
+        rig.module.version = "99.0.0".to_owned();
+        let new = rig.ensure().unwrap();
+        assert_ne!(old, new);
+        assert!(old.is_dir(), "who still uses the old one keeps it");
+        assert_eq!(rig.builds(), 2);
+    }
+
+    #[test]
+    fn a_build_that_fails_says_why_and_leaves_no_half() {
+        let rig = Rig::new();
+        fs::write(rig.dir.path().join("fail"), "").unwrap();
+        let error = rig.ensure().unwrap_err().to_string();
+        assert!(error.contains("go build of etcd failed") && error.contains("no such package"), "{error}");
+        fs::remove_file(rig.dir.path().join("fail")).unwrap();
+        let place = rig.ensure().unwrap();
+        assert_eq!(fs::read_to_string(place.join("etcd")).unwrap(), "whole\n");
     }
 }
