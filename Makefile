@@ -1,0 +1,73 @@
+# What a person types. `make` alone prints the list.
+# Every command works on the current context of KUBECONFIG (or ~/.kube/config); `make demo` only when KUBECONFIG is given on its command line.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Where cargo puts the programs.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+# Image of the operator, for deploy.
+IMG ?=
+# User name of an operator that is started by hand under another name than the service account's, for install.
+IDENTITY ?=
+# More flags for run, such as ARGS='--allow-loopback --namespace demo'.
+ARGS ?=
+
+export STS_PLUS := $(TARGET)/debug/sts-plus
+operator := scripts/operator
+
+.PHONY: help
+help: ## print this list
+	@echo 'sts-plus: safe rollouts of StatefulSets, held between pods until Prometheus checks pass'
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+##@ try it and test it
+
+.PHONY: demo
+demo: ## show a rollout, a bad release and its fix on real parts of this machine; KUBECONFIG=… for a cluster of your own
+	@scripts/build '1.37' build -p sts-plus -p demo
+	@$(TARGET)/debug/demo $(if $(filter command,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)')
+
+.PHONY: test
+test: ## build what is missing, run every test and lint, print the counts
+	@scripts/test
+
+.PHONY: lint
+lint: ## format check, clippy, licences and bans of dependencies, documentation, shell scripts
+	@scripts/test lint
+
+.PHONY: fmt
+fmt: ## format the code
+	@cargo fmt --all
+
+.PHONY: build
+build: ## build the operator
+	@cargo build -p sts-plus
+
+.PHONY: manifests
+manifests: build ## write deploy/*.yaml anew from the code
+	@$(STS_PLUS) crds > deploy/crds.yaml
+	@$(STS_PLUS) manifests > deploy/install.yaml
+
+##@ use it on a cluster
+
+.PHONY: install
+install: build ## install definitions, roles, service account and policies; IDENTITY=<user name> for an operator that runs under another name
+	@$(operator) install $(if $(IDENTITY),--identity '$(IDENTITY)')
+
+.PHONY: run
+run: build ## run the operator in the foreground, as the installed service account; ARGS=… for more flags
+	@$(operator) run $(ARGS)
+
+.PHONY: deploy
+deploy: build ## install, and run the operator in the cluster; IMG=<image>
+	@$(if $(IMG),,$(error IMG is missing: make deploy IMG=<image of sts-plus>))$(operator) install --image '$(IMG)'
+
+.PHONY: uninstall
+uninstall: build ## release every StatefulSet (nothing rolls), then remove all that was installed
+	@$(operator) uninstall
+
+.PHONY: undeploy
+undeploy: uninstall ## the same as uninstall
