@@ -42,7 +42,7 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     let mut controllers = JoinSet::new();
     let shared = Shared::new(client, args);
     for kind in ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"] {
-        streams.spawn(watch::follow_policies(shared.client.clone(), kind, Arc::clone(&shared.hold)));
+        streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
     }
     let stops: Vec<_> = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers)).collect();
 

@@ -13,7 +13,8 @@ use crate::args::LogFormat;
 ///
 /// If `level` is no filter, or logs were started before.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(level)?;
+    // The client library repeats our own lines and wraps each in a span of its own; a filter can still ask for it by name.
+    let filter = EnvFilter::try_new(format!("kube_runtime=error,kube_client=error,{level}"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

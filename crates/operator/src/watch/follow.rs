@@ -56,7 +56,7 @@ pub(super) async fn follow<W, K>(
 fn log(what: &str, cure: &str, error: &watcher::Error, failures: u32, pause: std::time::Duration) {
     // A watch that has become too old, or was ended by the server, is everyday life.
     let everyday = failures == 1 && !matches!(error, watcher::Error::InitialListFailed(_));
-    let pause = pause.as_secs_f32();
+    let pause = format!("{:.1} s", pause.as_secs_f32());
     let text = text_of(error);
     if everyday {
         tracing::debug!(what, pause, "watch of {what} is started again: {text}");

@@ -21,6 +21,7 @@ pub use caches::{Caches, ready};
 use follow::{Change, follow};
 use interest::Seen;
 
+use crate::admission;
 use crate::client::WATCH_SECONDS;
 use crate::hold::Hold;
 use crate::pace::Pace;
@@ -31,8 +32,6 @@ pub type Queue = UnboundedSender<ObjectRef<PhasedRollout>>;
 
 /// Every pod that a StatefulSet made has this label; others are not even sent to us.
 const STATEFULSET_PODS: &str = "statefulset.kubernetes.io/pod-name";
-/// The names of our admission policies and of their bindings begin like this.
-const POLICY_PREFIX: &str = "sts-plus-";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
@@ -171,28 +170,23 @@ async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches:
     .await;
 }
 
-/// Our admission policies and their bindings: a change of one makes the hold be found out anew. An API server that does not serve
-/// them, or does not let us see them, is no fault.
-pub async fn follow_policies(client: Client, kind: &'static str, hold: Arc<Hold>) {
+/// The admission policy that keeps the hold, or its binding: a change of it makes the hold be found out anew. Our role lets us see
+/// this name only. An API server that does not serve the kind, or does not let us see it, is no fault.
+pub async fn follow_policy(client: Client, kind: &'static str, hold: Arc<Hold>) {
     let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-    let resource = ApiResource::from_gvk(&gvk);
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &resource);
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &ApiResource::from_gvk(&gvk));
     let mut first = true;
-    let is_ours = |policy: &PartialObjectMeta<DynamicObject>| {
-        policy.metadata.name.as_deref().is_some_and(|name| name.starts_with(POLICY_PREFIX))
-    };
     follow(
         kind,
-        "without it a change of the policies is noticed some minutes later",
+        "without it a change of the policy is noticed some minutes later",
         api,
-        config(),
+        config().fields(&format!("metadata.name={}", admission::HOLD)),
         Pace::new(Duration::from_secs(5), LONGEST_PAUSE_OF_POLICIES),
         Some,
         |change| match change {
-            Change::Object(policy) | Change::Gone(policy) if is_ours(policy) && !first => hold.policies_changed(),
-            Change::Everything if !first => hold.policies_changed(),
-            Change::Everything => first = false,
-            Change::Object(_) | Change::Gone(_) => {}
+            Change::Everything if first => first = false,
+            Change::Object(_) | Change::Gone(_) if first => {}
+            Change::Everything | Change::Object(_) | Change::Gone(_) => hold.policies_changed(),
         },
     )
     .await;

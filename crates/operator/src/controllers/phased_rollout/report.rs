@@ -1,13 +1,15 @@
 //! What people read in the logs: one line for each action, verdict, transition and event, with names that can be searched for.
 
-use sts_plus_api::{ConditionType, Current, Phase, PhasedRollout, Reason, Step, Verdict};
-use sts_plus_decide::{Action, Event, EventTarget, NewPartition, Plan, Severity, Try};
+use std::collections::BTreeMap;
 
 use kube::{Resource as _, ResourceExt as _};
+use sts_plus_api::{ConditionType, Current, Phase, PhasedRollout, Reason, Step, Verdict};
+use sts_plus_decide::{Action, Event, EventTarget, NewPartition, Plan, Severity, Try};
 
 use super::Context;
 use super::observe::Scene;
 use crate::errors::{Class, Error};
+use crate::views::SetObject;
 
 /// A write was done.
 pub(super) fn action(scene: &Scene, action: &Action) {
@@ -18,12 +20,9 @@ pub(super) fn action(scene: &Scene, action: &Action) {
         Action::ConsumeAnnotation(key) => tracing::info!(namespace, rollout, annotation = key, "annotation removed"),
         Action::DeletePod { name, .. } => tracing::info!(namespace, rollout, pod = name, "pod deleted"),
         Action::PatchSet { set, partition, annotations, .. } => {
-            let before = scene.sets.get(set).and_then(crate::views::SetObject::partition);
-            let annotations: Vec<_> = annotations
-                .iter()
-                .map(|(key, value)| value.as_ref().map_or_else(|| format!("-{key}"), |value| format!("{key}={value}")))
-                .collect();
-            let annotations = annotations.join(" ");
+            let seen = scene.sets.get(set);
+            let before = seen.and_then(SetObject::partition);
+            let annotations = changed(seen, annotations);
             match partition {
                 NewPartition::Set(partition) => {
                     tracing::info!(namespace, rollout, set, before, partition, annotations, "partition written");
@@ -35,6 +34,17 @@ pub(super) fn action(scene: &Scene, action: &Action) {
             }
         }
     }
+}
+
+/// The annotations that differ from what was seen: `key=value` for a new one, `-key` for a removed one.
+fn changed(seen: Option<&SetObject>, annotations: &BTreeMap<&'static str, Option<String>>) -> String {
+    let changes = annotations.iter().filter_map(|(key, new)| match (seen.and_then(|set| set.annotation(key)), new) {
+        (Some(old), Some(new)) if old == new => None,
+        (_, Some(new)) => Some(format!("{key}={new}")),
+        (Some(_), None) => Some(format!("-{key}")),
+        (None, None) => None,
+    });
+    changes.collect::<Vec<_>>().join(" ")
 }
 
 /// Prometheus has answered, or not.
