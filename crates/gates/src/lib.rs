@@ -1,1 +1,31 @@
-//! Prometheus: request, parsing and verdict, with one transport file.
+//! Prometheus: from a query as a user wrote it to a verdict. Everything is pure except `transport`, the one file that touches
+//! the network. This crate never decides what a verdict means for a rollout, never reads from or writes to the API server, and
+//! never lets a token or password into a sentence, a record, a log line or a `Debug` output.
+//!
+//! The way of one query: [`question`] finds it in the spec, [`template`] fills in the variables, [`endpoint`], [`credentials`]
+//! and `tls` prepare where and how to ask, `request` writes the request, `transport` carries it, [`decode`] reads the answer,
+//! [`verdict`] judges it, [`prober`] ties these together. [`validate()`] runs all that needs no answer beforehand.
+
+pub mod credentials;
+pub mod decode;
+pub mod endpoint;
+pub mod policy;
+pub mod prober;
+pub mod problem;
+pub mod promql;
+pub mod question;
+mod request;
+pub mod template;
+mod text;
+mod tls;
+mod transport;
+pub mod validate;
+pub mod verdict;
+
+pub use credentials::{SecretData, Secrets};
+pub use endpoint::Endpoint;
+pub use policy::AddressPolicy;
+pub use prober::{Answer, Prober};
+pub use problem::Problem;
+pub use question::{Question, questions};
+pub use validate::validate;

@@ -1,0 +1,259 @@
+//! The answer of Prometheus, from bytes to what it says. It must never panic, never take garbage for an answer, and never hold
+//! more than the first series in memory, however large the answer is.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// Longest body in bytes; a longer one is an error.
+pub const MAX_BODY: usize = 4 << 20;
+/// How many series are kept; all are counted.
+pub const KEPT: usize = 3;
+
+/// An HTTP answer, read to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: u16,
+    /// Content-Type header, if there is one.
+    pub content_type: Option<String>,
+    /// Content-Encoding header, if there is one.
+    pub content_encoding: Option<String>,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// What a reply says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decoded {
+    /// A vector or matrix.
+    Series {
+        /// Number of series.
+        count: usize,
+        /// The first [`KEPT`] of them.
+        first: Vec<Found>,
+        /// Warnings of Prometheus: the answer may be partial.
+        warnings: Vec<String>,
+    },
+    /// `scalar` or `string`.
+    WrongType(&'static str),
+    /// Prometheus says that it failed: kind of error (may be empty) and text.
+    Refused {
+        /// `errorType`, such as `bad_data`.
+        kind: String,
+        /// `error`; cut by the reader, not here.
+        text: String,
+    },
+    /// No usable answer: a clause that tells why.
+    Unusable(String),
+}
+
+/// One series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Its labels, with `__name__`.
+    pub labels: BTreeMap<String, String>,
+    /// Its latest value as Prometheus wrote it, or a short form of a native histogram.
+    pub value: String,
+}
+
+/// Reads a reply. HTTP status 200 is a must for anything but [`Decoded::Refused`] and [`Decoded::Unusable`].
+#[must_use]
+pub fn decode(reply: &Reply) -> Decoded {
+    if reply.body.len() > MAX_BODY {
+        return Decoded::Unusable("the answer is larger than 4 MiB: aggregate in the expression".to_owned());
+    }
+    if let Some(coding) = reply.content_encoding.as_deref().filter(|c| !c.trim().eq_ignore_ascii_case("identity")) {
+        return Decoded::Unusable(format!("the answer is compressed ({coding}), although none was asked for"));
+    }
+    let json = reply.content_type.as_deref().is_some_and(is_json);
+    if reply.status != 200 {
+        return refused(reply, json);
+    }
+    if !json {
+        let found = reply.content_type.as_deref().unwrap_or("none");
+        return Decoded::Unusable(format!(
+            "the answer is not JSON (content type {found}): check that the url is the one of Prometheus"
+        ));
+    }
+    match serde_json::from_slice::<Envelope<'_>>(&reply.body) {
+        Ok(envelope) => envelope.read(),
+        Err(e) => Decoded::Unusable(format!("the answer cannot be read: {e}")),
+    }
+}
+
+fn is_json(content_type: &str) -> bool {
+    content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// An error status. Its body is used if it is an error in the form of Prometheus, or a short plain text.
+fn refused(reply: &Reply, json: bool) -> Decoded {
+    let plain = reply.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/plain"));
+    if json
+        && let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(&reply.body)
+        && let Some(text) = envelope.error
+    {
+        return Decoded::Refused { kind: envelope.error_type.unwrap_or_default(), text };
+    }
+    let text = if plain { String::from_utf8_lossy(&reply.body).into_owned() } else { String::new() };
+    Decoded::Refused { kind: String::new(), text }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    status: String,
+    #[serde(borrow, default)]
+    data: Option<Data<'a>>,
+    #[serde(default)]
+    error_type: Option<String>,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    warnings: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data<'a> {
+    result_type: String,
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+impl Envelope<'_> {
+    fn read(self) -> Decoded {
+        match self.status.as_str() {
+            "success" => {}
+            "error" => {
+                let text = self.error.unwrap_or_default();
+                return Decoded::Refused { kind: self.error_type.unwrap_or_default(), text };
+            }
+            _ => return Decoded::Unusable("the answer has an unknown status".to_owned()),
+        }
+        let Some(data) = self.data else {
+            return Decoded::Unusable("the answer has no data".to_owned());
+        };
+        let counted = match data.result_type.as_str() {
+            "vector" => serde_json::from_str::<Counted<Sample>>(data.result.get()).map(Counted::into_parts),
+            "matrix" => serde_json::from_str::<Counted<Range>>(data.result.get()).map(Counted::into_parts),
+            "scalar" => return Decoded::WrongType("scalar"),
+            "string" => return Decoded::WrongType("string"),
+            _ => return Decoded::Unusable("the answer has an unknown result type".to_owned()),
+        };
+        match counted {
+            Ok((count, first)) => Decoded::Series { count, first, warnings: self.warnings.unwrap_or_default() },
+            Err(e) => Decoded::Unusable(format!("the answer cannot be read: {e}")),
+        }
+    }
+}
+
+type Point<T> = (f64, T);
+
+#[derive(Deserialize)]
+struct Sample {
+    metric: BTreeMap<String, String>,
+    value: Option<Point<Number>>,
+    histogram: Option<Point<Histogram>>,
+}
+
+#[derive(Deserialize)]
+struct Range {
+    metric: BTreeMap<String, String>,
+    #[serde(default)]
+    values: Vec<Point<Number>>,
+    #[serde(default)]
+    histograms: Vec<Point<Histogram>>,
+}
+
+/// A number as Prometheus writes it, in a string: `1.5`, `NaN`, `+Inf`.
+struct Number(String);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.parse::<f64>() {
+            Ok(_) => Ok(Self(text)),
+            Err(_) => Err(D::Error::custom("a value is not a number")),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Histogram {
+    count: Number,
+    sum: Number,
+}
+
+trait IntoFound {
+    fn into_found(self) -> Option<Found>;
+}
+
+impl IntoFound for Sample {
+    fn into_found(self) -> Option<Found> {
+        let value = shown(self.value.map(|(_, number)| number), self.histogram.map(|(_, histogram)| histogram))?;
+        Some(Found { labels: self.metric, value })
+    }
+}
+
+impl IntoFound for Range {
+    fn into_found(mut self) -> Option<Found> {
+        let number = self.values.pop().map(|(_, number)| number);
+        let value = shown(number, self.histograms.pop().map(|(_, histogram)| histogram))?;
+        Some(Found { labels: self.metric, value })
+    }
+}
+
+fn shown(number: Option<Number>, histogram: Option<Histogram>) -> Option<String> {
+    match (number, histogram) {
+        (Some(Number(text)), _) => Some(text),
+        (None, Some(histogram)) => Some(format!("histogram count={} sum={}", histogram.count.0, histogram.sum.0)),
+        (None, None) => None,
+    }
+}
+
+/// A list of which all elements are read and counted and the first few kept.
+struct Counted<T> {
+    count: usize,
+    first: Vec<Found>,
+    of: PhantomData<T>,
+}
+
+impl<T> Counted<T> {
+    fn into_parts(self) -> (usize, Vec<Found>) {
+        (self.count, self.first)
+    }
+}
+
+impl<'de, T: Deserialize<'de> + IntoFound> Deserialize<'de> for Counted<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(CountedVisitor(PhantomData))
+    }
+}
+
+struct CountedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + IntoFound> Visitor<'de> for CountedVisitor<T> {
+    type Value = Counted<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of series")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut counted = Counted { count: 0, first: Vec::new(), of: PhantomData };
+        while let Some(element) = seq.next_element::<T>()? {
+            let found = element.into_found().ok_or_else(|| A::Error::custom("a series has no value"))?;
+            counted.count += 1;
+            if counted.first.len() < KEPT {
+                counted.first.push(found);
+            }
+        }
+        Ok(counted)
+    }
+}

@@ -1,0 +1,262 @@
+//! The one file that touches the network. One exchange: a POST, its answer read to the end, within one deadline. It must never
+//! follow a redirect to another origin, never send credentials there, never use a proxy from the environment, never read more
+//! than the limit, and never reuse a connection: checks are rare, and a fresh connection is neither dead nor on an address that
+//! the Service has left.
+
+use std::error::Error as StdError;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use hyper_util::rt::TokioExecutor;
+use rustls::RootCertStore;
+use tower_service::Service;
+use url::{Host, Url};
+
+use crate::decode::{MAX_BODY, Reply};
+use crate::endpoint::origin;
+use crate::policy::AddressPolicy;
+use crate::request::QueryRequest;
+use crate::tls::TlsSettings;
+
+const MAX_REDIRECTS: usize = 3;
+
+/// Why there is no answer; a clause for people, without the endpoint. The text of an answer is not in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TransportError {
+    #[error("no complete answer within {} s (timeoutSeconds)", .0.as_secs())]
+    TimedOut(Duration),
+    #[error("the host is {0}, which must not be asked")]
+    Refused(&'static str),
+    #[error("the host name cannot be resolved: {0}")]
+    Resolve(String),
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    #[error("TLS failed: {0}")]
+    Tls(String),
+    #[error("there are no certificates to trust on this system: name a CA in tls.caSecretRef")]
+    NoRoots,
+    #[error("the connection broke before the answer was complete: {0}")]
+    Broken(String),
+    #[error("the answer is larger than 4 MiB: aggregate in the expression")]
+    TooLarge,
+    #[error("the answer is a redirect (HTTP {status}) to {target}: give the final address as the url")]
+    Redirected { status: u16, target: String },
+    #[error("the answer is a redirect (HTTP {0}) that names no usable address")]
+    BadRedirect(u16),
+    #[error("more than 3 redirects")]
+    TooManyRedirects,
+    #[error("the request cannot be written: {0}")]
+    Request(String),
+}
+
+/// Carries requests.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    policy: AddressPolicy,
+    system_roots: OnceLock<Arc<RootCertStore>>,
+}
+
+type HttpClient = Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>;
+
+impl Transport {
+    pub(crate) fn new(policy: AddressPolicy) -> Self {
+        Self { policy, system_roots: OnceLock::new() }
+    }
+
+    /// Sends `request` and reads the answer, including redirects within the origin.
+    pub(crate) async fn exchange(&self, request: &QueryRequest, tls: TlsSettings) -> Result<Reply, TransportError> {
+        let client = self.client(request.url.scheme() == "https", tls)?;
+        let timeout = request.timeout();
+        match tokio::time::timeout(timeout, self.follow(&client, request)).await {
+            Ok(result) => result,
+            Err(_) => Err(TransportError::TimedOut(timeout)),
+        }
+    }
+
+    async fn follow(&self, client: &HttpClient, request: &QueryRequest) -> Result<Reply, TransportError> {
+        let mut url = request.url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            self.check_literal(&url)?;
+            let written = request.to_http(&url).map_err(|e| TransportError::Request(e.to_string()))?;
+            let response = client.request(written).await.map_err(|e| explain(&e, e.is_connect()))?;
+            match redirect(&url, &response)? {
+                Some(next) => url = next,
+                None => return read(response).await,
+            }
+        }
+        Err(TransportError::TooManyRedirects)
+    }
+
+    /// A host that is an address is not resolved, so it is checked here.
+    fn check_literal(&self, url: &Url) -> Result<(), TransportError> {
+        let address = match url.host() {
+            Some(Host::Ipv4(v4)) => IpAddr::V4(v4),
+            Some(Host::Ipv6(v6)) => IpAddr::V6(v6),
+            Some(Host::Domain(_)) | None => return Ok(()),
+        };
+        self.policy.refuses(address).map_or(Ok(()), |what| Err(TransportError::Refused(what)))
+    }
+
+    fn client(&self, https: bool, tls: TlsSettings) -> Result<HttpClient, TransportError> {
+        let mut http = HttpConnector::new_with_resolver(Resolver { policy: self.policy, inner: GaiResolver::new() });
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        let server_name = tls.server_name().cloned();
+        let system =
+            if https && tls.needs_system_roots() { self.system_roots()? } else { Arc::new(RootCertStore::empty()) };
+        let config = tls.config(&system).map_err(|e| TransportError::Tls(e.to_string()))?;
+        let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
+        let connector = match server_name {
+            Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name)),
+            None => builder,
+        };
+        let connector = connector.enable_http1().wrap_connector(http);
+        Ok(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector))
+    }
+
+    /// The system's certificates, read once. `SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured.
+    fn system_roots(&self) -> Result<Arc<RootCertStore>, TransportError> {
+        let roots = self.system_roots.get_or_init(|| {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            Arc::new(roots)
+        });
+        if roots.is_empty() { Err(TransportError::NoRoots) } else { Ok(Arc::clone(roots)) }
+    }
+}
+
+/// The next URL if the answer is a redirect to follow: 307 or 308 within the origin, which keep method and body.
+fn redirect(url: &Url, response: &http::Response<Incoming>) -> Result<Option<Url>, TransportError> {
+    let status = response.status().as_u16();
+    if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let next = location.and_then(|location| url.join(location).ok()).ok_or(TransportError::BadRedirect(status))?;
+    let plain = next.username().is_empty() && next.password().is_none();
+    if matches!(status, 307 | 308) && plain && origin(&next) == origin(url) {
+        return Ok(Some(next));
+    }
+    let path = if plain && origin(&next) == origin(url) { next.path() } else { "" };
+    Err(TransportError::Redirected { status, target: format!("{}{path}", origin(&next)) })
+}
+
+/// Reads the answer; stops at the limit.
+async fn read(response: http::Response<Incoming>) -> Result<Reply, TransportError> {
+    let limit = MAX_BODY as u64;
+    if response.body().size_hint().lower() > limit {
+        return Err(TransportError::TooLarge);
+    }
+    let header =
+        |name| response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let (status, content_type, content_encoding) =
+        (response.status().as_u16(), header(CONTENT_TYPE), header(CONTENT_ENCODING));
+    let mut incoming = response.into_body();
+    let mut body = BytesMut::new();
+    while let Some(frame) = incoming.frame().await {
+        let frame = frame.map_err(|e| explain(&e, false))?;
+        if let Ok(data) = frame.into_data() {
+            if body.len() + data.len() > MAX_BODY {
+                return Err(TransportError::TooLarge);
+            }
+            body.extend_from_slice(&data);
+        }
+    }
+    Ok(Reply { status, content_type, content_encoding, body: body.freeze() })
+}
+
+/// The system's resolver; answers only addresses that may be asked.
+#[derive(Clone, Debug)]
+struct Resolver {
+    policy: AddressPolicy,
+    inner: GaiResolver,
+}
+
+/// Resolution gave only addresses that must not be asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct RefusedAddress(&'static str);
+
+/// Resolution failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unresolved(String);
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let (policy, resolution) = (self.policy, self.inner.call(name));
+        Box::pin(async move {
+            let found = resolution.await.map_err(|e| Unresolved(e.to_string()))?;
+            let mut refused = None;
+            let mut allowed = Vec::new();
+            for address in found {
+                match policy.refuses(address.ip()) {
+                    Some(what) => refused = Some(what),
+                    None => allowed.push(address),
+                }
+            }
+            match refused {
+                Some(what) if allowed.is_empty() => Err(RefusedAddress(what).into()),
+                _ => Ok(allowed.into_iter()),
+            }
+        })
+    }
+}
+
+/// Finds the cause that helps a person in a chain of errors.
+fn explain(error: &(dyn StdError + 'static), connecting: bool) -> TransportError {
+    let mut last = error.to_string();
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(RefusedAddress(what)) = cause.downcast_ref() {
+            return TransportError::Refused(what);
+        }
+        if let Some(Unresolved(why)) = cause.downcast_ref() {
+            return TransportError::Resolve(why.clone());
+        }
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            return TransportError::Tls(explain_tls(tls));
+        }
+        last = cause.to_string();
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        next = inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| cause.source());
+    }
+    if connecting { TransportError::Connect(last) } else { TransportError::Broken(last) }
+}
+
+fn explain_tls(error: &rustls::Error) -> String {
+    use rustls::CertificateError as Bad;
+    let hint = match error {
+        rustls::Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
+            "; nobody who is trusted has signed it: name its CA in tls.caSecretRef"
+        }
+        rustls::Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+            "; it is for another name: correct the url or set tls.serverName"
+        }
+        rustls::Error::AlertReceived(_) => "; the server may want a client certificate, tls.certSecretRef",
+        rustls::Error::InvalidMessage(_) => "; the server may not speak TLS: try http:// in the url",
+        _ => "",
+    };
+    format!("{error}{hint}")
+}
