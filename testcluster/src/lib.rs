@@ -18,3 +18,4 @@ pub use cluster::{AuditEntry, AuditLog, Builder, Cluster, Component, ComponentHa
 pub use http::Method;
 pub use metrics::{Access, AuthProxy, Exporter, Prometheus, PrometheusConfig, SeenRequest};
 pub use minor::Minor;
+pub use process::{Launch, Process};
