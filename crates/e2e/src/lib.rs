@@ -1,1 +1,34 @@
-//! Scenarios of the real operator against a real control plane and a real Prometheus.
+//! Scenarios of the real operator against a real control plane and a real Prometheus: what the tests in `tests/` share.
+//!
+//! [`Ground`] is what all scenarios of a test binary stand on: a cluster with everything installed, a Prometheus, and the operator's
+//! binary. A [`Scene`] is one scenario: a namespace of its own, an operator of its own that works in that namespace only, and a
+//! [`Tape`] that records what the API server said, in its order. [`story`] tells a tape as lines that a person can read, [`moves`]
+//! finds out who allowed each pod to move, and [`audit`] counts requests.
+//!
+//! Nothing here waits for luck: every wait has a condition and a deadline, and says what it waited for.
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    reason = "a harness for tests: a scenario that cannot go on ends by a panic that says why"
+)]
+
+pub mod audit;
+mod canary;
+mod ground;
+pub mod moves;
+pub mod objects;
+mod operator;
+mod scene;
+pub mod story;
+mod tape;
+mod world;
+
+pub use canary::CANARY;
+pub use ground::{Ground, Policies};
+pub use operator::Operator;
+pub use scene::{PATIENCE, Reply, Scene};
+pub use tape::{Entry, Seen, Tape};
+pub use world::World;

@@ -1,0 +1,96 @@
+//! What scenarios put into the cluster: a StatefulSet `web`, a PhasedRollout `gate` with short times, and Secrets.
+
+use serde_json::{Map, Value, json};
+
+/// The application's metric: a series for each pod of a release that is ill (see [`crate::Tape`]). Alert style.
+pub const ERRORS: &str = r#"app_errors{namespace="${namespace}"}"#;
+
+/// A StatefulSet `web` with image `app:1`.
+pub fn set(replicas: i32) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": { "name": "web" },
+        "spec": {
+            "serviceName": "web",
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": {
+                "metadata": { "labels": { "app": "web" } },
+                "spec": {
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{ "name": "app", "image": "app:1" }],
+                },
+            },
+        },
+    })
+}
+
+/// The same with `podManagementPolicy: Parallel`.
+pub fn parallel(replicas: i32) -> Value {
+    with(set(replicas), "/spec/podManagementPolicy", "Parallel")
+}
+
+/// A PhasedRollout `gate` of `web` that asks the Prometheus at `url` for [`ERRORS`]: no delay, a check each second, two in a row.
+pub fn rollout(url: &str) -> Value {
+    json!({
+        "apiVersion": "sts.plus/v1alpha1",
+        "kind": "PhasedRollout",
+        "metadata": { "name": "gate" },
+        "spec": {
+            "targetRef": "web",
+            "check": {
+                "initialDelaySeconds": 0,
+                "periodSeconds": 1,
+                "successThreshold": 2,
+                "maxTries": 5,
+                "query": { "expr": ERRORS, "url": url },
+            },
+        },
+    })
+}
+
+/// A Secret with these keys.
+pub fn secret(name: &str, data: &[(&str, &str)]) -> Value {
+    let data: Map<String, Value> = data.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data })
+}
+
+/// `object` with `value` at a JSON pointer; maps on the way are made.
+#[must_use]
+pub fn with(mut object: Value, pointer: &str, value: impl Into<Value>) -> Value {
+    let mut at = &mut object;
+    for key in pointer.split('/').skip(1) {
+        let key = key.replace("~1", "/").replace("~0", "~");
+        at = match at {
+            Value::Array(items) => {
+                let index: usize = key.parse().expect("an index of a list");
+                items.get_mut(index).expect("an item of a list")
+            }
+            other => {
+                if !other.is_object() {
+                    *other = json!({});
+                }
+                other.as_object_mut().expect("a map").entry(key).or_insert(Value::Null)
+            }
+        };
+    }
+    *at = value.into();
+    object
+}
+
+/// `object` without what is at a JSON pointer.
+#[must_use]
+pub fn without(mut object: Value, pointer: &str) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').expect("a pointer has a slash");
+    if let Some(Value::Object(map)) = object.pointer_mut(parent) {
+        map.remove(&key.replace("~1", "/").replace("~0", "~"));
+    }
+    object
+}
+
+/// `set` with another image.
+#[must_use]
+pub fn image(set: Value, image: &str) -> Value {
+    with(set, "/spec/template/spec/containers/0/image", image)
+}

@@ -1,0 +1,109 @@
+//! The operator as it is shipped: the real binary, with the token of its service account, for one namespace. It can be stopped,
+//! killed, frozen, and started again; it ends with the scenario, and with this process in any case.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::Ground;
+
+/// How long a graceful stop may take: longer than the operator allows itself.
+const STOP: Duration = Duration::from_secs(15);
+
+/// The shell becomes the operator. What it leaves behind in the same process group waits for the end of a pipe that only we hold,
+/// and then kills the group: the kernel closes the pipe however we end.
+const LEASH: &str = r#"exec 4<&0 </dev/null; (read -r _ <&4; kill -KILL 0) & exec 4<&-; exec "$@""#;
+
+/// A running operator.
+#[derive(Debug)]
+pub struct Operator {
+    child: Child,
+    _leash: Option<ChildStdin>,
+    log: PathBuf,
+}
+
+impl Operator {
+    /// Starts one for `namespace`; its log is appended to the file `log`.
+    pub fn start(ground: &Ground, namespace: &str, log: &Path, args: &[&str]) -> Self {
+        let file = File::options().create(true).append(true).open(log).expect("the log of the operator can be written");
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", LEASH, "sh"])
+            .arg(ground.operator_program())
+            .args(["run", "--namespace", namespace, "--allow-loopback", "--log-format", "text"])
+            .args(["--log-level", "info,sts_plus=debug"])
+            .args(args)
+            .env("KUBECONFIG", ground.operator_kubeconfig())
+            .stdin(Stdio::piped())
+            .stdout(file.try_clone().expect("a file can be opened twice"))
+            .stderr(file)
+            .process_group(0);
+        let mut child = command.spawn().expect("sh can be run");
+        let leash = child.stdin.take();
+        Self { child, _leash: leash, log: log.to_owned() }
+    }
+
+    /// SIGKILL, and it is gone when this returns.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    /// SIGTERM; how it ended. It must end by itself.
+    pub async fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        let ended = tokio::time::timeout(STOP, async {
+            loop {
+                if let Ok(Some(status)) = self.child.try_wait() {
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        ended.await.expect("the operator ends when it is told to")
+    }
+
+    /// SIGSTOP: it holds its connections and does nothing.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// True until it has ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Everything it has logged, and those before it with the same file.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    fn pid(&self) -> Pid {
+        let id = i32::try_from(self.child.id()).expect("a process id");
+        Pid::from_raw(id).expect("a process id is not 0")
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the operator can be signalled");
+    }
+
+    /// Ends the operator and the watcher of its leash: both, and nothing else, are in the group.
+    fn end(&mut self) {
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,284 @@
+//! One scenario: a namespace of its own on the shared ground, an operator of its own for it, and a recording of all that happens.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::DynamicObject;
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+use sts_plus_api::{Phase, PhasedRollout, names};
+use testcluster::AuditEntry;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::{Ground, Operator, Policies, Tape, World, canary, ground, objects, story};
+
+/// How long anything may take that a scenario waits for: long, since the machine may be busy. A scenario that works does not wait.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How many scenarios of a test binary go on at the same time, however many threads the tests have.
+const AT_ONCE: usize = 4;
+
+static TURN: Semaphore = Semaphore::const_new(AT_ONCE);
+static NAMESPACES: AtomicU32 = AtomicU32::new(0);
+
+/// A scenario.
+pub struct Scene {
+    /// What is shared with others.
+    pub ground: &'static Ground,
+    /// Its namespace.
+    pub namespace: String,
+    /// A client with all rights.
+    pub client: Client,
+    /// What happened.
+    pub tape: Tape,
+    operator: Option<Operator>,
+    log: PathBuf,
+    _turn: SemaphorePermit<'static>,
+}
+
+/// What kubectl said.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Whether it succeeded.
+    pub ok: bool,
+    /// Its stdout.
+    pub stdout: String,
+    /// Its stderr.
+    pub stderr: String,
+}
+
+impl Scene {
+    /// An empty namespace on the ground with policies; no operator runs for it yet.
+    pub async fn new(name: &str) -> Self {
+        Self::on(Policies::Installed, name).await
+    }
+
+    /// An empty namespace; no operator runs for it yet.
+    pub async fn on(policies: Policies, name: &str) -> Self {
+        let turn = TURN.acquire().await.expect("turns are never closed");
+        let ground = Ground::get(policies).await;
+        let client = client_of(ground).await;
+        let namespace = format!("{name}-{}", NAMESPACES.fetch_add(1, Ordering::Relaxed));
+        let body = ground::namespace(&namespace);
+        let made = ground.cluster.request(testcluster::Method::POST, "/api/v1/namespaces", Some(&body)).await;
+        made.expect("a namespace can be made");
+        let tape = Tape::start(&client, &namespace, &ground.exporter).await;
+        let log = ground.cluster.logs_dir().join(format!("operator-{namespace}.log"));
+        Self { ground, namespace, client, tape, operator: None, log, _turn: turn }
+    }
+
+    /// A set `web` with that many Ready pods on `app:1`, claimed by `rollout` and at rest; the operator runs.
+    pub async fn at_rest(name: &str, replicas: i32, rollout: &Value) -> Self {
+        Self::at_rest_with(name, &objects::set(replicas), rollout).await
+    }
+
+    /// As [`Scene::at_rest`], with another set. Its pods must become Ready.
+    pub async fn at_rest_with(name: &str, set: &Value, rollout: &Value) -> Self {
+        let mut scene = Self::new(name).await;
+        scene.settle(set, rollout).await;
+        scene
+    }
+
+    /// Makes the set, then the PhasedRollout, starts the operator, and waits until all is at rest.
+    pub async fn settle(&mut self, set: &Value, rollout: &Value) {
+        self.create(set).await;
+        let image = set.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str).unwrap_or_default();
+        self.until("all pods are Ready", |world| world.all_on(image) && world.controller_has_seen()).await;
+        self.create(rollout).await;
+        self.start_operator();
+        self.until("at rest", |world| {
+            let replicas = world.sets.get("web").and_then(|set| set.spec.as_ref()?.replicas);
+            world.is(Phase::Idle) && world.partition() == replicas && world.annotation(names::CLAIM) == Some("gate")
+        })
+        .await;
+    }
+
+    /// The URL of the shared Prometheus.
+    pub async fn prometheus() -> String {
+        Ground::get(Policies::Installed).await.prometheus.url().to_owned()
+    }
+
+    /// The default PhasedRollout on the shared Prometheus.
+    pub async fn gate() -> Value {
+        objects::rollout(&Self::prometheus().await)
+    }
+
+    /// Starts the operator.
+    pub fn start_operator(&mut self) {
+        assert!(self.operator.is_none(), "one operator at a time");
+        self.operator = Some(Operator::start(self.ground, &self.namespace, &self.log, &[]));
+    }
+
+    /// The operator, which runs.
+    pub fn operator(&mut self) -> &mut Operator {
+        self.operator.as_mut().expect("the operator runs")
+    }
+
+    /// SIGKILL.
+    pub fn kill_operator(&mut self) {
+        self.operator.take().expect("the operator runs").kill();
+    }
+
+    /// SIGTERM, and until it has ended.
+    pub async fn stop_operator(&mut self) -> ExitStatus {
+        self.operator.take().expect("the operator runs").stop().await
+    }
+
+    /// What the operators of this scenario have logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until it looks as wanted; how it looks then.
+    pub async fn until(&self, what: &str, wanted: impl Fn(&World) -> bool) -> World {
+        match self.tape.until(PATIENCE, wanted).await {
+            Ok(world) => world,
+            Err(world) => panic!(
+                "not within {} s: {what}\nstatus: {}\npartition: {:?}",
+                PATIENCE.as_secs(),
+                serde_json::to_string_pretty(&world.status()).unwrap_or_default(),
+                world.partition()
+            ),
+        }
+    }
+
+    /// How it looks now.
+    pub fn world(&self) -> World {
+        self.tape.world()
+    }
+
+    /// The story so far.
+    pub fn story(&self) -> String {
+        story::tell(&self.tape.entries())
+    }
+
+    /// Creates an object as a person.
+    pub async fn create(&self, object: &Value) {
+        self.kubectl_ok(&["create", "-f", "-"], &object.to_string()).await;
+    }
+
+    /// `kubectl apply` of an object, which must succeed.
+    pub async fn apply(&self, object: &Value) -> Reply {
+        self.kubectl_ok(&["apply", "-f", "-"], &object.to_string()).await
+    }
+
+    /// A merge patch of an object such as `statefulset/web`, which must succeed; the object as it is stored then.
+    pub async fn patch(&self, object: &str, body: &Value) -> DynamicObject {
+        self.try_patch(object, body).await.expect("the patch is accepted")
+    }
+
+    /// A merge patch of an object such as `statefulset/web`.
+    ///
+    /// # Errors
+    /// What the API server says when it refuses.
+    pub async fn try_patch(&self, object: &str, body: &Value) -> Result<DynamicObject, kube::Error> {
+        let (kind, name) = object.split_once('/').expect("kind/name");
+        let params = PatchParams { field_manager: Some("person".to_owned()), ..PatchParams::default() };
+        self.api(kind).patch(name, &params, &Patch::Merge(body)).await
+    }
+
+    /// Objects of a kind in this namespace.
+    pub fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let (group, version, kind) = match kind {
+            "statefulset" => ("apps", "v1", "StatefulSet"),
+            "phasedrollout" => ("sts.plus", "v1alpha1", "PhasedRollout"),
+            "pod" => ("", "v1", "Pod"),
+            "secret" => ("", "v1", "Secret"),
+            "resourcequota" => ("", "v1", "ResourceQuota"),
+            other => panic!("{other} is not known here"),
+        };
+        let kind = kube::core::GroupVersionKind::gvk(group, version, kind);
+        Api::namespaced_with(self.client.clone(), &self.namespace, &kube::core::ApiResource::from_gvk(&kind))
+    }
+
+    /// Changes the image of the template of `web`.
+    pub async fn release(&self, image: &str) {
+        let body = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "app", "image": image }] } } } });
+        self.patch("statefulset/web", &body).await;
+    }
+
+    /// Changes the spec of `gate`.
+    pub async fn configure(&self, spec: &Value) {
+        self.patch("phasedrollout/gate", &json!({ "spec": spec })).await;
+    }
+
+    /// Runs kubectl as an admin in the namespace.
+    pub async fn kubectl(&self, args: &[&str], stdin: &str) -> Reply {
+        let args = [&["--namespace", &self.namespace], args].concat();
+        let cluster = self.ground.cluster;
+        let output = cluster.kubectl_as(cluster.kubeconfig(), &args, stdin).await.expect("kubectl ends");
+        Reply {
+            ok: output.status.success(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// As [`Scene::kubectl`], and it must succeed.
+    pub async fn kubectl_ok(&self, args: &[&str], stdin: &str) -> Reply {
+        let reply = self.kubectl(args, stdin).await;
+        assert!(reply.ok, "kubectl {}: {}", args.join(" "), reply.stderr);
+        reply
+    }
+
+    /// The events of the namespace, oldest first.
+    pub async fn events(&self) -> Vec<Event> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut events = api.list(&ListParams::default()).await.expect("events can be listed").items;
+        events.retain(|event| event.reporting_controller.as_deref() == Some("sts-plus"));
+        events.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+        events
+    }
+
+    /// What the operator asked the API server for in this namespace since the cluster was started.
+    pub fn requests(&self) -> Vec<AuditEntry> {
+        let mut requests = self.ground.cluster.audit_log().read().expect("the audit log can be read");
+        requests.retain(|entry| entry.namespace == self.namespace && entry.user_agent.starts_with("sts-plus/"));
+        requests
+    }
+
+    /// `gate` as the API server has it.
+    pub async fn rollout(&self) -> PhasedRollout {
+        let api: Api<PhasedRollout> = Api::namespaced(self.client.clone(), &self.namespace);
+        api.get("gate").await.expect("gate is there")
+    }
+
+    /// The end of a scenario: the operator is still well, and the canary secret is in nothing that anybody can read.
+    pub async fn end(mut self) {
+        let crashed = self.operator.as_mut().is_some_and(|operator| !operator.is_running());
+        assert!(!crashed, "the operator has ended by itself");
+        let log = self.log();
+        assert!(!log.contains("panic:"), "the operator has panicked");
+        let events = serde_json::to_string(&self.events().await).expect("events are JSON");
+        let mut outputs = vec![("its log".to_owned(), log), ("events".to_owned(), events)];
+        for entry in self.tape.entries() {
+            outputs.push((format!("version {}", entry.version), format!("{:?}", entry.seen)));
+        }
+        for (place, text) in outputs {
+            let found = canary::find(&text);
+            assert!(found.is_none(), "the canary secret is in {place}: {found:?}");
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        drop(self.operator.take());
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines.get(lines.len().saturating_sub(80)..).unwrap_or_default().join("\n");
+            eprintln!("--- {}: the story\n{}\n--- the operator\n{tail}\n---", self.namespace, self.story());
+        }
+    }
+}
+
+async fn client_of(ground: &Ground) -> Client {
+    let kubeconfig = Kubeconfig::read_from(ground.cluster.kubeconfig()).expect("the kubeconfig can be read");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.expect("the kubeconfig is whole")).expect("a client")
+}

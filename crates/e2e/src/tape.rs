@@ -1,0 +1,205 @@
+//! A recording of a namespace: every version of its StatefulSets, pods and PhasedRollouts, as the API server's watches bring them.
+//! Their resource versions come from one counter of the cluster, so sorting by them gives the order in which they were written.
+//!
+//! The tape also plays the application: while a pod runs whose image is an ill release (its tag ends in `-errors`), the exporter
+//! shows a series `app_errors` for it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use sts_plus_api::PhasedRollout;
+use testcluster::Exporter;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::World;
+use crate::world::image_of;
+
+/// One version of one object.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its resource version.
+    pub version: u64,
+    /// When it arrived here: somewhat after it was written.
+    pub arrived: Timestamp,
+    /// True if this is its last version and it is gone.
+    pub gone: bool,
+    /// The object.
+    pub seen: Seen,
+}
+
+/// An object of a tape.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// A StatefulSet.
+    Set(Box<StatefulSet>),
+    /// A pod.
+    Pod(Box<Pod>),
+    /// A PhasedRollout.
+    Rollout(Box<PhasedRollout>),
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: Vec<Entry>,
+    world: World,
+}
+
+/// The recording; it goes on until it is dropped.
+pub struct Tape {
+    inner: Arc<Mutex<Inner>>,
+    news: watch::Receiver<u64>,
+    _watches: JoinSet<()>,
+}
+
+impl Tape {
+    /// Starts to record `namespace`, which is empty.
+    pub async fn start(client: &Client, namespace: &str, exporter: &'static Exporter) -> Self {
+        let inner = Arc::<Mutex<Inner>>::default();
+        let (tell, news) = watch::channel(0);
+        let recorder = Recorder { inner: Arc::clone(&inner), tell, namespace: namespace.to_owned(), exporter };
+        let mut watches = JoinSet::new();
+        let set: fn(StatefulSet) -> Seen = |set| Seen::Set(Box::new(set));
+        let pod: fn(Pod) -> Seen = |pod| Seen::Pod(Box::new(pod));
+        let rollout: fn(PhasedRollout) -> Seen = |rollout| Seen::Rollout(Box::new(rollout));
+        follow(&mut watches, client, &recorder, set).await;
+        follow(&mut watches, client, &recorder, pod).await;
+        follow(&mut watches, client, &recorder, rollout).await;
+        Self { inner, news, _watches: watches }
+    }
+
+    /// Everything so far, in the order in which it was written.
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut entries = lock(&self.inner).entries.clone();
+        entries.sort_by_key(|entry| entry.version);
+        entries
+    }
+
+    /// How it looks now.
+    pub fn world(&self) -> World {
+        lock(&self.inner).world.clone()
+    }
+
+    /// Waits until it looks as wanted, for `patience` at most; how it looks then, or how it looked last.
+    ///
+    /// # Errors
+    /// When it does not within that time, with how it looks then.
+    pub async fn until(&self, patience: Duration, wanted: impl Fn(&World) -> bool) -> Result<World, Box<World>> {
+        let mut news = self.news.clone();
+        let seen = tokio::time::timeout(patience, async {
+            loop {
+                news.borrow_and_update();
+                let world = self.world();
+                if wanted(&world) {
+                    return world;
+                }
+                if news.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+        });
+        seen.await.map_err(|_| Box::new(self.world()))
+    }
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Clone)]
+struct Recorder {
+    inner: Arc<Mutex<Inner>>,
+    tell: watch::Sender<u64>,
+    namespace: String,
+    exporter: &'static Exporter,
+}
+
+impl Recorder {
+    fn record(&self, version: u64, gone: bool, seen: Seen) {
+        if let Seen::Pod(pod) = &seen {
+            self.play(pod, gone);
+        }
+        {
+            let mut inner = lock(&self.inner);
+            inner.world.take(&seen, gone);
+            inner.entries.push(Entry { version, arrived: Timestamp::now(), gone, seen });
+        }
+        self.tell.send_modify(|count| *count += 1);
+    }
+
+    /// The metrics of the application.
+    fn play(&self, pod: &Pod, gone: bool) {
+        let (image, name, uid) = (image_of(pod).to_owned(), pod.name_any(), pod.uid().unwrap_or_default());
+        if !image.ends_with("-errors") {
+            return;
+        }
+        let labels = [("namespace", self.namespace.as_str()), ("pod", name.as_str()), ("uid", uid.as_str())];
+        if gone {
+            self.exporter.remove("app_errors", &labels);
+        } else {
+            self.exporter.set("app_errors", &labels, 1.0);
+        }
+    }
+}
+
+impl World {
+    fn take(&mut self, seen: &Seen, gone: bool) {
+        match seen {
+            Seen::Set(set) => keep(&mut self.sets, set, gone),
+            Seen::Pod(pod) => keep(&mut self.pods, pod, gone),
+            Seen::Rollout(rollout) => keep(&mut self.rollouts, rollout, gone),
+        }
+    }
+}
+
+fn keep<K: Resource + Clone>(all: &mut std::collections::BTreeMap<String, K>, object: &K, gone: bool) {
+    if gone {
+        all.remove(&object.name_any());
+    } else {
+        all.insert(object.name_any(), object.clone());
+    }
+}
+
+/// Lists once (nothing is there yet) and then records every event, over as many watches as it takes.
+async fn follow<K>(watches: &mut JoinSet<()>, client: &Client, recorder: &Recorder, seen: fn(K) -> Seen)
+where
+    K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), &recorder.namespace);
+    let list = api.list(&ListParams::default()).await.expect("an empty namespace can be listed");
+    assert!(list.items.is_empty(), "the recording begins before anything is there");
+    let mut version = list.metadata.resource_version.expect("a list has a version");
+    let recorder = recorder.clone();
+    watches.spawn(async move {
+        loop {
+            let Ok(events) = api.watch(&WatchParams::default(), &version).await else {
+                // The API server is being restarted, or busy.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            futures::pin_mut!(events);
+            while let Ok(Some(event)) = events.try_next().await {
+                let (object, gone) = match event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                    WatchEvent::Deleted(object) => (object, true),
+                    WatchEvent::Bookmark(_) => continue,
+                    WatchEvent::Error(error) => panic!("the recording has a gap: {error:?}"),
+                };
+                version = object.resource_version().expect("an object has a version");
+                recorder.record(version.parse().expect("a version is a number"), gone, seen(object));
+            }
+        }
+    });
+}

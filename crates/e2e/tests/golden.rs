@@ -1,0 +1,82 @@
+//! Golden stories: whole rollouts as the API server recorded them.
+
+use sts_plus_api::names::HOLD;
+use sts_plus_e2e::{Scene, audit, moves, story};
+
+/// From the change of the image to the end. The partition goes up in the very write that changes the template; each step comes
+/// after two passed checks; after the last pod the partition rests first, and only under that hold the final checks are made.
+const THREE_PODS: &str = "\
+web: app:2, partition HOLD
+gate: Checking (RolloutStarted)
+check preflight web-2: NoData, passed
+gate: Checking (Preflight)
+check preflight web-2: NoData, passed
+web: partition 2
+gate: Rolling (PodRolling)
+web-2 is gone (app:1)
+web-2 is made (app:2)
+web-2 is Ready
+check pod web-2: NoData, passed
+gate: Checking
+check pod web-2: NoData, passed
+web: partition 1
+gate: Rolling (PodRolling)
+web-1 is gone (app:1)
+web-1 is made (app:2)
+web-1 is Ready
+check pod web-1: NoData, passed
+gate: Checking
+check pod web-1: NoData, passed
+web: partition 0
+gate: Rolling (PodRolling)
+web-0 is gone (app:1)
+web-0 is made (app:2)
+web-0 is Ready
+web: app:2 is the current revision
+web: partition 3
+gate: Checking (FinalChecks)
+check final web-0: NoData, passed
+check final web-0: NoData, passed
+gate: Completed";
+
+#[tokio::test]
+async fn three_pods_are_rolled_one_at_a_time_each_after_its_checks() {
+    let scene = Scene::at_rest("golden", 3, &Scene::gate().await).await;
+    let start = scene.tape.entries().last().map_or(0, |entry| entry.version);
+    let born = scene.world().uids();
+    scene.release("app:2").await;
+    let end = scene.until("complete", |world| world.is_complete("app:2")).await;
+
+    let entries = scene.tape.entries();
+    assert_eq!(story::since(&entries, start).join("\n"), THREE_PODS);
+    assert!(end.uids().iter().all(|(pod, uid)| born[pod] != *uid), "every pod is a new one");
+    let moved = moves::assert_gated(&entries, "app:1", 2);
+    assert_eq!(moved.iter().map(|moved| moved.pod.as_str()).collect::<Vec<_>>(), ["web-2", "web-1", "web-0"]);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn no_partition_is_written_before_the_verdicts_that_it_needs() {
+    let scene = Scene::at_rest("verdicts", 3, &Scene::gate().await).await;
+    scene.release("app:2").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+
+    // The steps as they were stored, and the requests that wrote them with the API server's own times.
+    let entries = scene.tape.entries();
+    let steps = moves::steps(&entries);
+    let partitions: Vec<_> = steps.iter().map(|step| step.partition).collect();
+    assert_eq!(partitions, [3, 2, 1, 0, 3], "claim, three pods, rest");
+    let requests = scene.requests();
+    let patches: Vec<_> =
+        audit::writes(&requests).into_iter().filter(|entry| audit::full_name(entry) == "statefulsets").collect();
+    assert_eq!(patches.len(), steps.len(), "{}", audit::tell(&requests));
+    let tries = moves::tries(&entries);
+    let mut before = patches[0].answered;
+    for (step, patch) in steps.iter().zip(&patches).filter(|(step, _)| step.partition < 3) {
+        let between: Vec<_> = tries.range(before..patch.received).collect();
+        assert!(between.len() >= 2 && between.iter().all(|(_, passed)| **passed), "{step:?}: {between:?}");
+        before = patch.answered;
+    }
+    assert_ne!(steps.last().map(|step| step.partition), Some(HOLD));
+    scene.end().await;
+}
