@@ -72,9 +72,7 @@ pub(crate) fn run<'a>(
     match answer(&draft, facts, &current) {
         Some(tried) => {
             report::keep_checks(&mut draft.status.checks, &tried.records);
-            for (reason, note) in &tried.warnings {
-                draft.warn(*reason, note);
-            }
+            warn_once(&mut draft, facts, &current, tried);
             if let Some(problem) = tried.config.first() {
                 retry_later(&draft, &mut current, tried.time);
                 return unusable(draft, facts, current, problem);
@@ -111,6 +109,17 @@ fn answer<'a>(draft: &Draft<'a>, facts: &Facts, current: &Current) -> Option<&'a
 
 fn key(facts: &Facts, current: &Current) -> CheckKey {
     CheckKey { revision: facts.wanted.to_owned(), index: current.index, step: current.step }
+}
+
+/// Warnings of a try are told once in a rollout, not at every check.
+fn warn_once(draft: &mut Draft, facts: &Facts, current: &Current, tried: &Try) {
+    let passed_before = draft.status.passed.as_ref().is_some_and(|passed| passed.revision == facts.wanted);
+    if current.last_check_time.is_some() || passed_before {
+        return;
+    }
+    for (reason, note) in &tried.warnings {
+        draft.warn(*reason, note);
+    }
 }
 
 /// Counts one try. Gives the record that is in the way, if the try could not be counted.

@@ -24,10 +24,9 @@ pub(crate) fn advance<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, cycle: &Curre
                 draft.status.current = Some(cycle.clone());
                 return draft.finish(facts, &stand);
             }
-            if cycle.step == Step::Pod {
-                let index = facts.lowest_wanted().map_or(cycle.index, |index| index.0);
-                draft.status.passed = Some(Passed { revision: facts.wanted.to_owned(), index });
-            }
+            // A preflight covers no pod: nothing is at the revision yet.
+            let covered = facts.lowest_wanted().map_or(facts.replicas(), |index| index.0);
+            draft.status.passed = Some(Passed { revision: facts.wanted.to_owned(), index: covered });
             roll(draft, facts, next, verdict)
         }
     }
