@@ -16,7 +16,7 @@ on_both_minors!(
     defaults_are_filled_in,
     a_list_prints_what_a_person_wants_to_know,
     the_status_is_a_subresource_and_keeps_every_field,
-    the_committed_crd_is_applied_without_a_warning,
+    the_committed_files_are_applied_without_a_warning,
 );
 
 fn file(name: &str) -> anyhow::Result<String> {
@@ -156,12 +156,15 @@ fn full_status() -> Value {
     })
 }
 
-async fn the_committed_crd_is_applied_without_a_warning(rig: &'static Rig) -> anyhow::Result<()> {
+async fn the_committed_files_are_applied_without_a_warning(rig: &'static Rig) -> anyhow::Result<()> {
     let (cluster, _) = rig.namespace().await?;
-    let args = ["apply", "--dry-run=server", "-f", "-"];
-    for name in ["deploy/crds.yaml", "deploy/install.yaml"] {
-        let output = cluster.kubectl_as(cluster.kubeconfig(), &args, &file(name)?).await?;
-        assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (flag, place) in [("-f", "deploy/crds.yaml"), ("-f", "deploy/install.yaml"), ("-k", "deploy")] {
+        let place = root.join(place);
+        let args = ["apply", "--dry-run=server", flag, &place.to_string_lossy()];
+        let output = cluster.kubectl(&args).await?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && errors.is_empty(), "{}: {errors}", place.display());
     }
     Ok(())
 }

@@ -49,6 +49,10 @@ async fn make_namespace(cluster: &Cluster, name: &str) -> anyhow::Result<()> {
 
 /// One `kubectl apply` of everything, which must warn of nothing; then until the API server acts on it.
 async fn install(cluster: &Cluster) -> anyhow::Result<()> {
+    let version = cluster.request(Method::GET, "/version", None).await?;
+    let minor = version["minor"].as_str().and_then(|minor| minor.parse().ok());
+    ensure!(minor == Some(cluster.minor().minor()), "this is no Kubernetes {}: {version}", cluster.minor());
+
     let options = Options { identities: vec![OUTSIDE.to_owned()], ..Options::default() };
     let manifests = to_yaml(&render(&options)?)?;
     let reply = cluster.kubectl_as(cluster.kubeconfig(), &["apply", "-f", "-"], &manifests).await?;
