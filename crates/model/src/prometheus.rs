@@ -1,0 +1,81 @@
+//! What the checks say, as a function of the revision and the pod.
+
+use sts_plus_api::{CheckRecord, Step, Verdict};
+use sts_plus_decide::{CheckRequest, ConfigProblem, Try};
+
+use crate::world::{World, stamp, template_of};
+
+/// What the checks say about pods of one template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// They pass.
+    Pass,
+    /// They fail.
+    Fail,
+    /// They fail for the pod with this index, and pass for the others.
+    FailAt(i32),
+    /// They fail in the preflight cycle only.
+    FailBefore,
+    /// They fail in the final cycle only.
+    FailAfter,
+    /// Prometheus gives an error.
+    Error,
+    /// The metric does not exist, and that holds.
+    Missing,
+}
+
+impl World {
+    /// One try, made now.
+    pub(crate) fn ask(&self, request: &CheckRequest, config: Vec<ConfigProblem>) -> Try {
+        let key = &request.key;
+        let metric = if self.prometheus_down { Metric::Error } else { self.release(template_of(&key.revision)).metric };
+        let verdict = match metric {
+            Metric::Pass => Verdict::NoData,
+            Metric::Fail => Verdict::Data,
+            Metric::FailAt(index) => data_if(index == key.index),
+            Metric::FailBefore => data_if(key.step == Step::Preflight),
+            Metric::FailAfter => data_if(key.step == Step::Final),
+            Metric::Error => Verdict::Error,
+            Metric::Missing => Verdict::Unproven,
+        };
+        let record = CheckRecord {
+            time: stamp(self.now),
+            name: "q".into(),
+            pod: request.variables.get("pod").cloned().unwrap_or_default(),
+            query: "errors > 0".into(),
+            endpoint: "http://prom:9090".into(),
+            verdict,
+            passed: verdict == Verdict::NoData,
+            message: said(verdict).into(),
+            http_status: Some(200),
+            series_count: u32::from(verdict == Verdict::Data),
+            series: Vec::new(),
+        };
+        Try { request: key.clone(), time: stamp(self.now), records: vec![record], config, warnings: Vec::new() }
+    }
+}
+
+/// One word for the outcome of a try.
+pub(crate) fn outcome(tried: &Try) -> &'static str {
+    let is = |verdict| tried.records.iter().any(|record| record.verdict == verdict);
+    match () {
+        () if !tried.config.is_empty() => "unusable",
+        () if is(Verdict::Data) => "fail",
+        () if is(Verdict::Error) => "error",
+        () if is(Verdict::Unproven) => "unproven",
+        () => "pass",
+    }
+}
+
+fn data_if(fails: bool) -> Verdict {
+    if fails { Verdict::Data } else { Verdict::NoData }
+}
+
+fn said(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::NoData => "no series",
+        Verdict::Data => "1 series: errors 7",
+        Verdict::Unproven => "the metric errors does not exist",
+        Verdict::Error => "connection refused",
+    }
+}

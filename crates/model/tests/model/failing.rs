@@ -1,0 +1,247 @@
+//! Checks that fail, that cannot be made, and what each onFailure does about it.
+
+use sts_plus_api::{OnFailure, Phase, names};
+use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_model::{Deed, Ended, Metric, Release, Who};
+
+use crate::story::*;
+
+fn failing_at(index: i32) -> Release {
+    Release { metric: Metric::FailAt(index), ..GOOD }
+}
+
+fn on_failure(world: sts_plus_model::World, policy: OnFailure) -> sts_plus_model::World {
+    with(world, |spec| {
+        spec.check.on_failure = policy;
+        spec.check.preflight = false;
+    })
+}
+
+#[test]
+fn hold_and_go_on_when_it_passes_again() {
+    let mut world = on_failure(world(failing_at(1)), OnFailure::Hold);
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    assert!(condition(&world, "Stalled"));
+    world.pass(60);
+    assert_eq!(set(&world).partition, Some(HOLD), "the hold while Stalled");
+    assert_eq!(events(&world, "ChecksFailed"), 1, "{}", world.tale.long_story());
+    world.releases.insert(2, GOOD);
+    completed(&mut world, 2);
+    insta::assert_snapshot!(world.tale.story());
+}
+
+#[test]
+fn pause_until_retry() {
+    let mut world = on_failure(world(failing_at(1)), OnFailure::Pause);
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    world.releases.insert(2, GOOD);
+    world.pass(100);
+    assert_eq!(phase(&world), Phase::Failed);
+    assert_eq!(set(&world).layout(), "0:1 1:2 2:2");
+    world.annotate(ROLLOUT, names::RETRY, "1");
+    completed(&mut world, 2);
+}
+
+#[test]
+fn rollback_of_two_pods() {
+    everywhere(failing_at(1), |world| {
+        let mut world = on_failure(world, OnFailure::Rollback);
+        let untouched = uids(&world)[0];
+        template(&mut world, 2);
+        settle(&mut world);
+        assert_eq!(phase(&world), Phase::RolledBack, "{}", world.tale.long_story());
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:1");
+        assert_eq!(uids(&world)[0], untouched);
+        assert_eq!(set(&world).partition, Some(HOLD));
+        assert_eq!(status(&world).rejected_revisions, ["web-r2"]);
+        let deleted = count(&world, |deed| matches!(deed, Deed::Deleted(Who::Operator, _)));
+        assert_eq!(deleted, 2);
+        still(&mut world);
+        world.releases.insert(2, GOOD);
+        world.annotate(ROLLOUT, names::RETRY, "again");
+        completed(&mut world, 2);
+        assert!(status(&world).rejected_revisions.is_empty());
+    });
+    let mut world = on_failure(world(failing_at(1)), OnFailure::Rollback);
+    template(&mut world, 2);
+    settle(&mut world);
+    insta::assert_snapshot!(world.tale.story());
+}
+
+/// L079: a crash-looping pod counts as maxTries used up after maxTries times periodSeconds.
+#[test]
+fn rollback_of_a_crashing_pod() {
+    everywhere(CRASHING, |world| {
+        let mut world = on_failure(world, OnFailure::Rollback);
+        template(&mut world, 2);
+        settle(&mut world);
+        assert_eq!(phase(&world), Phase::RolledBack, "{}", world.tale.long_story());
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:1");
+        template(&mut world, 3);
+        completed(&mut world, 3);
+    });
+}
+
+/// A rejected revision that comes back later is held until retry; this stands before any repair.
+#[test]
+fn a_rejected_revision_comes_back() {
+    let mut world = on_failure(world(failing_at(2)), OnFailure::Rollback);
+    template(&mut world, 2);
+    settle(&mut world);
+    template(&mut world, 3);
+    completed(&mut world, 3);
+    let before = uids(&world);
+    template(&mut world, 2);
+    settle(&mut world);
+    assert_eq!(reason(&world), "RevisionRejected");
+    assert_eq!(set(&world).partition, Some(HOLD));
+    world.scale(SET, 4);
+    settle(&mut world);
+    assert_eq!(uids(&world)[..3], before[..]);
+    assert_eq!(set(&world).layout(), "0:3 1:3 2:3 3:3");
+    template(&mut world, 3);
+    completed(&mut world, 3);
+}
+
+#[test]
+fn rollback_acts_as_hold_during_preflight() {
+    let mut world = with(world(BAD_METRIC), |spec| spec.check.on_failure = OnFailure::Rollback);
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    assert!(status(&world).rejected_revisions.is_empty());
+    assert_eq!(steps(&world), [0; 0]);
+    world.releases.insert(2, GOOD);
+    completed(&mut world, 2);
+}
+
+#[test]
+fn rollback_after_the_last_pod_needs_a_template() {
+    let mut world =
+        on_failure(world(Release { metric: Metric::FailAfter, ..GOOD }), OnFailure::Rollback);
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    world.pass(60);
+    assert_eq!(set(&world).layout(), "0:2 1:2 2:2");
+    assert!(status(&world).message.contains("template"), "{}", status(&world).message);
+    template(&mut world, 1);
+    completed(&mut world, 1);
+}
+
+#[test]
+fn proceed_all_the_same() {
+    everywhere(BAD_METRIC, |world| {
+        let mut world = on_failure(world, OnFailure::Proceed);
+        template(&mut world, 2);
+        completed(&mut world, 2);
+        assert_eq!(steps(&world), [2, 1, 0, 3]);
+        assert_eq!(events(&world, "ChecksIgnored"), 3);
+    });
+}
+
+/// Proceed ignores checks, not pods that are not there: one pod per step all the same.
+#[test]
+fn proceed_does_not_run_ahead_of_its_pods() {
+    everywhere(CRASHING, |world| {
+        let mut world = on_failure(world, OnFailure::Proceed);
+        template(&mut world, 2);
+        world.settle(LONG);
+        lawful(&world);
+        assert_ne!(phase(&world), Phase::Completed, "{}", world.tale.long_story());
+        let off = set(&world).pods.iter().filter(|(_, pod)| pod.revision == "web-r1");
+        let below = off.filter(|(ordinal, _)| **ordinal >= set(&world).threshold()).count();
+        assert!(below <= 1, "{}", world.tale.long_story());
+    });
+}
+
+#[test]
+fn preflight_holds_while_a_backup_runs() {
+    let mut world = world(Release { metric: Metric::FailBefore, ..GOOD });
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    world.pass(60);
+    assert_eq!(set(&world).layout(), "0:1 1:1 2:1");
+    assert_eq!(set(&world).partition, Some(HOLD));
+    world.releases.insert(2, GOOD);
+    completed(&mut world, 2);
+    insta::assert_snapshot!(world.tale.story());
+}
+
+#[test]
+fn the_final_check_fails() {
+    let mut world = world(Release { metric: Metric::FailAfter, ..GOOD });
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    assert_eq!(set(&world).layout(), "0:2 1:2 2:2");
+    assert!(!condition(&world, "RolledOut"));
+    world.releases.insert(2, GOOD);
+    completed(&mut world, 2);
+    insta::assert_snapshot!(world.tale.story());
+}
+
+/// An error is never a pass, breaks the streak and uses up no try.
+#[test]
+fn prometheus_is_down_for_a_while() {
+    for missing in [Metric::Error, Metric::Missing] {
+        let mut world = world(GOOD);
+        template(&mut world, 2);
+        until_checked(&mut world, 1);
+        world.releases.insert(2, Release { metric: missing, ..GOOD });
+        world.pass(300);
+        assert_eq!(phase(&world), Phase::Held, "{}", world.tale.long_story());
+        let current = status(&world).current.clone().unwrap();
+        assert_eq!((current.tries, current.consecutive_passes, current.failed), (1, 0, false));
+        assert_eq!(set(&world).layout(), "0:1 1:2 2:2");
+        world.releases.insert(2, GOOD);
+        completed(&mut world, 2);
+    }
+}
+
+/// L071, L045: a configuration that cannot be used holds, fails nothing, and is visible.
+#[test]
+fn a_query_that_cannot_be_used() {
+    let mut world = world(GOOD);
+    template(&mut world, 2);
+    until_checked(&mut world, 1);
+    world.rollouts.get_mut(ROLLOUT).unwrap().misconfigured = true;
+    world.pass(300);
+    assert_eq!((phase(&world), reason(&world).as_str()), (Phase::Blocked, "InvalidQuery"));
+    assert!(!condition(&world, "ChecksValid"));
+    assert_eq!(set(&world).layout(), "0:1 1:2 2:2");
+    world.rollouts.get_mut(ROLLOUT).unwrap().misconfigured = false;
+    completed(&mut world, 2);
+}
+
+#[test]
+fn progress_deadline() {
+    let mut world = with(world(GOOD), |spec| spec.progress_deadline_seconds = Some(30));
+    world.prometheus_down = true;
+    template(&mut world, 2);
+    world.pass(29);
+    assert!(!condition(&world, "Stalled"));
+    world.pass(2);
+    assert!(condition(&world, "Stalled"), "{}", world.tale.long_story());
+    assert_eq!(reason(&world), "ProgressDeadlineExceeded");
+    world.pass(100);
+    assert_eq!(events(&world, "ProgressDeadlineExceeded"), 1);
+    assert!(count(&world, |deed| matches!(deed, Deed::Checked(..))) > 3, "checks go on");
+    world.prometheus_down = false;
+    completed(&mut world, 2);
+    assert_eq!(world.settle(LONG), Ended::Quiet);
+}
+
+/// A crash-looping pod reaches the deadline as well (L079), also when each check errors (L078).
+#[test]
+fn progress_deadline_with_a_crashing_pod() {
+    everywhere(CRASHING, |world| {
+        let mut world = with(world, |spec| {
+            (spec.progress_deadline_seconds, spec.check.max_tries) = (Some(30), 1000);
+        });
+        template(&mut world, 2);
+        world.pass(45);
+        assert_eq!(reason(&world), "ProgressDeadlineExceeded", "{}", world.tale.long_story());
+        template(&mut world, 3);
+        completed(&mut world, 3);
+    });
+}

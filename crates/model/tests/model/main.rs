@@ -1,0 +1,10 @@
+//! The shipped `decide` against the model of the world: observed rows, golden traces, properties, exhaustive search.
+
+mod deletion;
+mod failing;
+mod hands;
+mod happy;
+mod observed;
+mod repair;
+mod scaling;
+mod story;
