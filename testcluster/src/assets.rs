@@ -99,7 +99,7 @@ fn missing<'a>(dir: &Path, names: &[&'a str]) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -109,9 +109,8 @@ mod tests {
         let error = given_kube(dir.path(), Minor::V1_37).unwrap_err().to_string();
         assert!(error.contains("has no kube-apiserver, kube-controller-manager"), "{error}");
         for name in KUBE_BINARIES {
-            let path = dir.path().join(name);
-            fs::write(&path, "#!/bin/sh\necho Kubernetes v1.36.3\n").unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kube-1.36");
+            symlink(fake, dir.path().join(name)).unwrap();
         }
         let error = given_kube(dir.path(), Minor::V1_37).unwrap_err().to_string();
         assert!(error.contains("Kubernetes 1.37 is asked for"), "{error}");

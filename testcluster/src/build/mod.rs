@@ -164,23 +164,9 @@ pub(crate) fn say(line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::symlink;
 
     use super::*;
-
-    /// A `go` that takes down each build in `builds`, takes some time and writes the binary, or fails when there is a file `fail`.
-    const FAKE_GO: &str = r#"#!/bin/sh
-here=$(dirname "$0")
-case $1 in
-  env) echo go1.99.0; echo local; exit ;;
-  build) echo "$*" >> "$here/builds" ;;
-esac
-while [ "$1" != -o ]; do shift; done
-echo half > "$2"
-[ -e "$here/fail" ] && { echo "no such package" >&2; exit 1; }
-sleep 0.3
-echo whole > "$2"
-"#;
 
     struct Rig {
         dir: tempfile::TempDir,
@@ -190,9 +176,9 @@ echo whole > "$2"
     impl Rig {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let go = dir.path().join("go");
-            fs::write(&go, FAKE_GO).unwrap();
-            fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
+            let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/go");
+            symlink(fake, dir.path().join("go")).unwrap();
+            fs::write(dir.path().join("env"), "go1.99.0\nlocal\n").unwrap();
             Self { dir, module: Module::etcd(&modules_dir()).unwrap() }
         }
 

@@ -68,7 +68,7 @@ fn release(version: &str) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
+    use std::{fs, os::unix::fs::symlink};
 
     use super::*;
 
@@ -84,9 +84,9 @@ mod tests {
     fn a_toolchain_that_is_too_old_is_named_unless_it_fetches_a_newer_one() {
         let fake = |toolchain: &str| {
             let dir = tempfile::tempdir().unwrap();
-            let go = dir.path().join("go");
-            fs::write(&go, format!("#!/bin/sh\necho go1.25.4\necho {toolchain}\n")).unwrap();
-            fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
+            let go = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/go");
+            symlink(go, dir.path().join("go")).unwrap();
+            fs::write(dir.path().join("env"), format!("go1.25.4\n{toolchain}\n")).unwrap();
             dir
         };
         let local = fake("local");
