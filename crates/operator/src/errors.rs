@@ -121,6 +121,7 @@ pub fn told(error: &kube::Error) -> String {
             let mut source = std::error::Error::source(other);
             while let Some(inner) = source {
                 let inner_text = inner.to_string();
+                // Most errors of the client tell their source already.
                 if !text.contains(&inner_text) {
                     text = format!("{text}: {inner_text}");
                 }

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::args::RunArgs;
 use crate::client::{self, USER_AGENT};
 use crate::controllers::phased_rollout::{self, Context};
+use crate::errors::told;
 use crate::events::Events;
 use crate::hold::Hold;
 use crate::tries::Tries;
@@ -34,7 +35,7 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     // Fails only if somebody has chosen before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut stop = Stop::new()?;
-    let client = client::connect().await?;
+    let client = client::connect().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
     let scopes = Scope::of(&args.namespaces);
     tracing::info!(version = USER_AGENT, ?scopes, identity = args.identity.as_deref(), "sts-plus starts");
 
@@ -68,6 +69,9 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     tracing::info!("sts-plus has stopped");
     outcome
 }
+
+/// How long the first runs wait for the lists of sets and pods. A list that may not be read must not stop us.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// What all scopes share.
 struct Shared {
@@ -126,8 +130,11 @@ fn start(
         prober: Arc::clone(&shared.prober),
         failures: Mutex::default(),
     });
-    controllers.spawn(controller.run(phased_rollout::reconcile, phased_rollout::after_error, context).for_each(
-        |outcome| {
+    controllers.spawn(async move {
+        // Else each object would be read from the API server once, just because we have started.
+        context.caches.settle(SETTLE).await;
+        let mut runs = std::pin::pin!(controller.run(phased_rollout::reconcile, phased_rollout::after_error, context));
+        while let Some(outcome) = runs.next().await {
             match outcome {
                 // Told where it happened.
                 Ok(_) | Err(ControllerError::ReconcilerFailed(..)) => {}
@@ -135,9 +142,8 @@ fn start(
                 Err(ControllerError::ObjectNotFound(object)) => tracing::debug!(%object, "it is gone"),
                 Err(error) => tracing::warn!("controller: {error}"),
             }
-            std::future::ready(())
-        },
-    ));
+        }
+    });
     stop
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 
+use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -14,7 +15,8 @@ use crate::args::LogFormat;
 /// If `level` is no filter, or logs were started before.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<()> {
     // The client library repeats our own lines and wraps each in a span of its own; a filter can still ask for it by name.
-    let filter = EnvFilter::try_new(format!("kube_runtime=error,kube_client=error,{level}"))?;
+    let filter = EnvFilter::try_new(format!("kube_runtime=error,kube_client=error,{level}"))
+        .with_context(|| format!("--log-level {level} is no level and no filter"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -11,7 +11,7 @@ use kube::Client;
 use kube::runtime::reflector::ObjectRef;
 use sts_plus_api::{ConditionType, PhasedRollout, PhasedRolloutStatus, Reason, names};
 use sts_plus_decide::HoldState;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::views::SetObject;
@@ -25,6 +25,8 @@ const DOUBTED: Duration = Duration::from_secs(20);
 const SETTLING: Duration = Duration::from_secs(8);
 /// …with these pauses.
 const SETTLING_PAUSE: Duration = Duration::from_millis(1500);
+/// Dry runs at once: a change of a policy must not become a storm.
+const AT_ONCE: usize = 8;
 /// A set that nobody asked about for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_hours(1);
 
@@ -33,6 +35,7 @@ pub struct Hold {
     client: Client,
     inner: Mutex<Inner>,
     changes: watch::Sender<u64>,
+    places: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -62,7 +65,12 @@ impl Hold {
     /// Nothing is known yet.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client, inner: Mutex::default(), changes: watch::Sender::new(0) }
+        Self {
+            client,
+            inner: Mutex::default(),
+            changes: watch::Sender::new(0),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
     }
 
     /// A policy or a binding of ours was written or removed: what is known is to be found out anew.
@@ -108,6 +116,8 @@ impl Hold {
         let hold = Arc::clone(self);
         let (namespace, name, uid) = (set.namespace().to_owned(), set.name().to_owned(), set.uid().to_owned());
         tokio::spawn(async move {
+            // The semaphore is never closed.
+            let _place = hold.places.acquire().await;
             let found = probe::find_out(&hold.client, &namespace, &name, &uid).await;
             hold.found(&namespace, &name, &uid, found);
             // Always: the run that follows knows when to look again.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use kube::Resource;
@@ -36,6 +37,14 @@ impl Caches {
     #[must_use]
     pub fn are_ready(&self) -> bool {
         ready(&self.rollouts) && ready(&self.sets) && ready(&self.pods)
+    }
+
+    /// Waits until they are, at most for this time.
+    pub async fn settle(&self, longest: Duration) {
+        let all = async {
+            let _ = tokio::join!(self.sets.wait_until_ready(), self.pods.wait_until_ready());
+        };
+        let _ = tokio::time::timeout(longest, all).await;
     }
 
     /// A StatefulSet by name.

@@ -21,7 +21,10 @@ pub(super) async fn carry_out(plan: &Plan, scene: &Scene, context: &Context) -> 
         match act(action, scene, context).await? {
             Done::Nothing => {}
             Done::Rollout(written) => version = written,
-            Done::Gone => return Ok(()),
+            Done::Gone => {
+                report::action(scene, action);
+                return Ok(());
+            }
         }
         report::action(scene, action);
     }

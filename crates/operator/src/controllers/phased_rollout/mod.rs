@@ -1,14 +1,18 @@
 //! The run of one PhasedRollout: look into the caches, decide; if that asks for anything at all, look again at the API server
 //! itself, decide again, and only then act.
 //!
-//! `observe` reads, `decide` (another crate) decides, `apply` writes, `attempt` asks Prometheus. This file ties them together. It
-//! must never write itself, and never decide on a cache.
+//! `observe` reads, `decide` (another crate) decides, `apply` writes, `attempt` asks Prometheus, `trouble` tells people when none of
+//! that can be done. This file ties them together. It must never write itself, and never act on a cache.
 
 mod apply;
 mod attempt;
 mod bodies;
 mod observe;
 mod report;
+mod trouble;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -36,6 +40,8 @@ use observe::Scene;
 const FRESH_ROUNDS: u32 = 3;
 /// Each object is looked at once in this time, whatever the streams say: a lost event is healed.
 const PERIOD: (Duration, Duration) = (Duration::from_mins(4), Duration::from_mins(5));
+/// Whatever a plan says, an object does not spin.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after an error that only a person can mend.
@@ -101,7 +107,8 @@ pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Re
             Ok(next)
         }
         Err(error) => {
-            report::failure(&rollout, &context, &error).await;
+            report::failure(&rollout, &error);
+            trouble::tell(&rollout, &context, &error).await;
             Err(error)
         }
     }
@@ -222,23 +229,5 @@ fn next(plan: &Plan, scene: &Scene, now: Timestamp) -> Next {
         // One more: never a moment too early.
         Duration::from_millis(u64::try_from(left).unwrap_or(0) + 1)
     });
-    Next::requeue([wake, scene.hold_again].into_iter().flatten().fold(period, Duration::min))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pause_after_an_error_follows_its_class() {
-        assert!(pause_after(Class::Transient, 1) <= FIRST_PAUSE);
-        assert!(pause_after(Class::Transient, 50) <= LONGEST_PAUSE);
-        assert!(pause_after(Class::Forbidden, 1) >= Duration::from_secs(20));
-        assert!(pause_after(Class::Forbidden, 1) <= PERSON_PAUSE);
-    }
-
-    #[test]
-    fn now_is_in_milliseconds() {
-        assert_eq!(now().subsec_nanosecond() % 1_000_000, 0);
-    }
+    Next::requeue([wake, scene.hold_again].into_iter().flatten().fold(period, Duration::min).max(SHORTEST_WAIT))
 }

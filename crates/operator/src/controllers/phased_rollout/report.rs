@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kube::{Resource as _, ResourceExt as _};
-use sts_plus_api::{ConditionType, Current, Phase, PhasedRollout, Reason, Step, Verdict};
-use sts_plus_decide::{Action, Event, EventTarget, NewPartition, Plan, Severity, Try};
+use kube::ResourceExt as _;
+use sts_plus_api::{ConditionType, Current, Phase, PhasedRollout, Step, Verdict};
+use sts_plus_decide::{Action, ConfigProblem, Event, EventTarget, NewPartition, Plan, Severity, Try};
 
-use super::Context;
 use super::observe::Scene;
 use crate::errors::{Class, Error};
 use crate::views::SetObject;
@@ -24,13 +23,15 @@ pub(super) fn action(scene: &Scene, action: &Action) {
             let before = seen.and_then(SetObject::partition);
             let annotations = changed(seen, annotations);
             match partition {
-                NewPartition::Set(partition) => {
+                NewPartition::Set(partition) if before != Some(*partition) => {
                     tracing::info!(namespace, rollout, set, before, partition, annotations, "partition written");
                 }
                 NewPartition::Remove => {
                     tracing::info!(namespace, rollout, set, before, annotations, "partition removed");
                 }
-                NewPartition::Keep => tracing::info!(namespace, rollout, set, annotations, "annotations written"),
+                NewPartition::Set(_) | NewPartition::Keep => {
+                    tracing::info!(namespace, rollout, set, annotations, "annotations written");
+                }
             }
         }
     }
@@ -61,7 +62,8 @@ pub(super) fn verdicts(scene: &Scene, tried: &Try) {
             tracing::info!(namespace, rollout, pod, index, query, verdict, passed, "check: {}", record.message);
         }
     }
-    for problem in &tried.config {
+    let told = |problem: &&ConfigProblem| tried.records.iter().any(|record| record.message == problem.message);
+    for problem in tried.config.iter().filter(|problem| !told(problem)) {
         tracing::warn!(namespace, rollout, reason = %problem.reason, "check not possible: {}", problem.message);
     }
     for (reason, text) in &tried.warnings {
@@ -105,21 +107,15 @@ pub(super) fn event(scene: &Scene, event: &Event) {
     }
 }
 
-/// A run failed. What only a person can mend is an event too.
-pub(super) async fn failure(rollout: &PhasedRollout, context: &Context, error: &Error) {
-    let (namespace, name) = (rollout.namespace().unwrap_or_default(), rollout.name_any());
+/// A run failed.
+pub(super) fn failure(rollout: &PhasedRollout, error: &Error) {
+    let (namespace, rollout) = (rollout.namespace(), rollout.name_any());
     let class = error.class();
     match class {
-        Class::Bug => tracing::error!(namespace, rollout = name, class = %class, "{error}"),
-        Class::Conflict => tracing::info!(namespace, rollout = name, class = %class, "{error}"),
+        Class::Bug => tracing::error!(namespace, rollout, class = %class, "{error}"),
+        Class::Conflict => tracing::info!(namespace, rollout, class = %class, "{error}"),
         Class::Transient | Class::Invalid | Class::Forbidden => {
-            tracing::warn!(namespace, rollout = name, class = %class, "{error}");
+            tracing::warn!(namespace, rollout, class = %class, "{error}");
         }
-    }
-    if class == Class::Forbidden {
-        let note = format!(
-            "The API server refuses the operator: {error}. Nothing moves until it is allowed; tried again every 30 s"
-        );
-        context.events.record(rollout.object_ref(&()), Severity::Warning, Reason::Forbidden, &note).await;
     }
 }

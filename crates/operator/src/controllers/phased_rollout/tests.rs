@@ -1,0 +1,337 @@
+//! Whole runs against a small API server in memory: what is read, what is written, and what a refusal leads to.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+use http::{Method, Request, Response};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::client::Body;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+use sts_plus_api::names;
+
+use super::*;
+use crate::views::{PodObject, SetObject};
+
+/// One PhasedRollout, one set and its pods, as an API server keeps them.
+struct World {
+    rollout: Option<Value>,
+    set: Value,
+    pods: Vec<Value>,
+    log: Vec<String>,
+    /// Codes to refuse the next writes with.
+    refuse: VecDeque<u16>,
+}
+
+impl World {
+    fn new() -> Self {
+        let pod = |index: usize| {
+            let owner = OwnerReference {
+                api_version: "apps/v1".to_owned(),
+                kind: "StatefulSet".to_owned(),
+                name: "web".to_owned(),
+                uid: "set-uid".to_owned(),
+                controller: Some(true),
+                block_owner_deletion: None,
+            };
+            json!({"metadata": {"name": format!("web-{index}"), "namespace": "ns", "uid": format!("pod-{index}"),
+                "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "web", "controller-revision-hash": "web-a"},
+                "ownerReferences": [owner]},
+                "status": {"phase": "Running", "conditions": [
+                    {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}]}})
+        };
+        Self {
+            rollout: Some(json!({"apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout",
+                "metadata": {"name": "web", "namespace": "ns", "uid": "rollout-uid", "generation": 1, "resourceVersion": "10",
+                    "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": {"targetRef": "web", "check": {"query": {"expr": "up", "url": "127.0.0.1:1"}}}})),
+            set: json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+                "metadata": {"name": "web", "namespace": "ns", "uid": "set-uid", "generation": 1, "resourceVersion": "10"},
+                "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+                    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}},
+                "status": {"observedGeneration": 1, "currentRevision": "web-a", "updateRevision": "web-a"}}),
+            pods: vec![pod(0), pod(1)],
+            log: Vec::new(),
+            refuse: VecDeque::new(),
+        }
+    }
+
+    fn answer(&mut self, method: &Method, path: &str, query: &str, body: &[u8]) -> (u16, Value) {
+        let resource = path.split("/namespaces/ns/").nth(1).unwrap_or_default().to_owned();
+        let dry = query.contains("dryRun=All");
+        self.log.push(format!("{}{method} {resource}", if dry { "dry " } else { "" }));
+        if dry {
+            return (503, refusal(503));
+        }
+        if *method != Method::GET
+            && !resource.starts_with("events")
+            && let Some(code) = self.refuse.pop_front()
+        {
+            return (code, refusal(code));
+        }
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        match (method.as_str(), resource.as_str()) {
+            ("GET", "phasedrollouts/web") => self.rollout.clone().map_or((404, refusal(404)), |rollout| (200, rollout)),
+            ("GET", "statefulsets/web") => (200, self.set.clone()),
+            ("GET", "pods") => (200, json!({"metadata": {}, "items": self.pods})),
+            ("PATCH", "statefulsets/web") => patched(&mut self.set, body),
+            ("PATCH", "phasedrollouts/web") => patched(self.rollout.as_mut().unwrap(), body),
+            ("PATCH", "phasedrollouts/web/status") => {
+                let rollout = self.rollout.as_mut().unwrap();
+                if rollout["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
+                    return (409, refusal(409));
+                }
+                rollout["status"] = body["status"].clone();
+                bump(rollout);
+                (200, rollout.clone())
+            }
+            ("POST", _) => (201, body),
+            _ => (404, refusal(404)),
+        }
+    }
+}
+
+fn patched(object: &mut Value, patch: Value) -> (u16, Value) {
+    let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+    let spec = object["spec"].clone();
+    if json_patch::patch(object, &patch).is_err() {
+        return (422, refusal(422));
+    }
+    if object["spec"] != spec {
+        let generation = object["metadata"]["generation"].as_i64().unwrap();
+        object["metadata"]["generation"] = json!(generation + 1);
+        object["status"]["observedGeneration"] = json!(generation + 1);
+    }
+    bump(object);
+    (200, object.clone())
+}
+
+fn bump(object: &mut Value) {
+    let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    object["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+}
+
+fn refusal(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "no",
+        "reason": if code == 404 { "NotFound" } else { "Other" }})
+}
+
+/// The API server, and an operator beside it whose caches are as fresh as they are told to be.
+struct Rig {
+    world: Arc<Mutex<World>>,
+    context: Arc<Context>,
+    rollouts: Writer<PhasedRollout>,
+    sets: Writer<SetObject>,
+    pods: Writer<PodObject>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let world = Arc::new(Mutex::new(World::new()));
+        let server = Arc::clone(&world);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = Arc::clone(&server);
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let query = head.uri.query().unwrap_or_default().to_owned();
+                let (code, answer) = server.lock().unwrap().answer(&head.method, head.uri.path(), &query, &body);
+                Ok::<_, Infallible>(
+                    Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap(),
+                )
+            }
+        });
+        let client = Client::new(service, "ns");
+        let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
+        let caches = Caches { rollouts: rollouts.as_reader(), sets: sets.as_reader(), pods: pods.as_reader() };
+        let context = Context {
+            caches: Arc::new(caches),
+            queue: futures::channel::mpsc::unbounded().0,
+            hold: Arc::new(Hold::new(client.clone())),
+            tries: Arc::default(),
+            written: Arc::default(),
+            events: Arc::new(Events::new(client.clone())),
+            prober: Arc::new(prober(true)),
+            failures: Mutex::default(),
+            client,
+        };
+        let mut rig = Self { world, context: Arc::new(context), rollouts, sets, pods };
+        rig.refresh();
+        rig
+    }
+
+    /// The caches see what the API server has.
+    fn refresh(&mut self) {
+        fn fill<K>(writer: &mut Writer<K>, objects: impl IntoIterator<Item = K>)
+        where
+            K: kube::Resource<DynamicType = ()> + Clone + 'static,
+        {
+            writer.apply_watcher_event(&Event::Init);
+            for object in objects {
+                writer.apply_watcher_event(&Event::InitApply(object));
+            }
+            writer.apply_watcher_event(&Event::InitDone);
+        }
+        let world = self.world.lock().unwrap();
+        fill(&mut self.rollouts, world.rollout.clone().map(|rollout| serde_json::from_value(rollout).unwrap()));
+        fill(&mut self.sets, [serde_json::from_value::<SetObject>(world.set.clone()).unwrap().shrunk()]);
+        fill(
+            &mut self.pods,
+            world.pods.iter().map(|pod| serde_json::from_value::<PodObject>(pod.clone()).unwrap().shrunk()),
+        );
+    }
+
+    async fn run(&self) -> Result<Next, Error> {
+        let rollout = self.context.caches.rollouts.state().pop().unwrap();
+        reconcile(rollout, Arc::clone(&self.context)).await
+    }
+
+    /// What was asked since the last call, without dry runs.
+    fn asked(&self) -> Vec<String> {
+        let log = std::mem::take(&mut self.world.lock().unwrap().log);
+        log.into_iter().filter(|line| !line.starts_with("dry ")).collect()
+    }
+
+    fn writes(&self) -> Vec<String> {
+        self.asked().into_iter().filter(|line| !line.starts_with("GET") && !line.starts_with("POST events")).collect()
+    }
+
+    async fn settle(&mut self) {
+        for _ in 0..10 {
+            self.run().await.unwrap();
+            self.refresh();
+        }
+        self.asked();
+    }
+}
+
+#[tokio::test]
+async fn a_set_is_claimed_and_then_nothing_is_asked_or_written() {
+    let mut rig = Rig::new();
+    let mut writes = Vec::new();
+    for _ in 0..10 {
+        rig.run().await.unwrap();
+        rig.refresh();
+        writes.extend(rig.writes());
+    }
+    assert_eq!(
+        writes,
+        ["PATCH phasedrollouts/web", "PATCH statefulsets/web", "PATCH phasedrollouts/web/status"],
+        "finalizer, hold, status"
+    );
+    {
+        let world = rig.world.lock().unwrap();
+        assert_eq!(world.set["metadata"]["annotations"][names::CLAIM], "web");
+        assert_eq!(world.set["spec"]["updateStrategy"]["rollingUpdate"]["partition"], 2);
+    }
+    rig.run().await.unwrap();
+    assert!(rig.asked().is_empty(), "at rest the caches are enough");
+}
+
+#[tokio::test]
+async fn what_is_to_be_written_is_decided_on_a_live_read() {
+    let mut rig = Rig::new();
+    rig.settle().await;
+    {
+        // The cache shows a new revision that the API server no longer has.
+        let mut world = rig.world.lock().unwrap();
+        world.set["status"]["updateRevision"] = json!("web-b");
+    }
+    rig.refresh();
+    rig.world.lock().unwrap().set["status"]["updateRevision"] = json!("web-a");
+    rig.run().await.unwrap();
+    let asked = rig.asked();
+    assert!(asked.contains(&"GET statefulsets/web".to_owned()), "{asked:?}");
+    assert!(asked.iter().all(|line| line.starts_with("GET")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_cache_that_has_not_seen_our_write_is_not_decided_on() {
+    let mut rig = Rig::new();
+    rig.settle().await;
+    rig.context.written.remember("set-uid", Some("1000"));
+    rig.run().await.unwrap();
+    assert!(rig.asked().contains(&"GET pods".to_owned()));
+}
+
+#[tokio::test]
+async fn a_refused_write_is_decided_anew_at_once() {
+    for code in [409, 422] {
+        let rig = Rig::new();
+        rig.world.lock().unwrap().refuse.push_back(code);
+        rig.run().await.unwrap();
+        let asked = rig.asked();
+        let reads = asked.iter().filter(|line| *line == "GET phasedrollouts/web").count();
+        assert_eq!(reads, 2, "{code}: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn writes_that_are_refused_again_and_again_end_the_run() {
+    let rig = Rig::new();
+    rig.world.lock().unwrap().refuse.extend([409; 20]);
+    let error = rig.run().await.unwrap_err();
+    assert_eq!(error.class(), Class::Conflict);
+    assert_eq!(rig.writes().len(), usize::try_from(FRESH_ROUNDS).unwrap());
+}
+
+#[tokio::test]
+async fn a_write_that_is_forbidden_is_told_in_the_status() {
+    let mut rig = Rig::new();
+    rig.world.lock().unwrap().refuse.push_back(403);
+    assert_eq!(rig.run().await.unwrap_err().class(), Class::Forbidden);
+    rig.refresh();
+    let world = rig.world.lock().unwrap();
+    let status = world.rollout.as_ref().unwrap()["status"].clone();
+    assert!(status["message"].as_str().unwrap().contains("the API server refuses the operator"), "{status}");
+}
+
+#[tokio::test]
+async fn an_object_that_is_gone_is_forgotten() {
+    let rig = Rig::new();
+    rig.world.lock().unwrap().rollout = None;
+    assert_eq!(rig.run().await.unwrap(), Next::await_change());
+    assert_eq!(rig.asked(), ["GET phasedrollouts/web"]);
+}
+
+#[tokio::test]
+async fn a_prometheus_that_does_not_answer_keeps_no_run_waiting() {
+    let mut rig = Rig::new();
+    rig.settle().await;
+    // A place that takes the connection and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    {
+        let mut world = rig.world.lock().unwrap();
+        let url = silent.local_addr().unwrap().to_string();
+        let rollout = world.rollout.as_mut().unwrap();
+        rollout["spec"]["check"]["initialDelaySeconds"] = json!(0);
+        rollout["spec"]["check"]["query"]["url"] = json!(url);
+        world.set["status"]["updateRevision"] = json!("web-b");
+        world.set["metadata"]["generation"] = json!(9);
+        world.set["status"]["observedGeneration"] = json!(9);
+    }
+    rig.refresh();
+    let all = async {
+        for _ in 0..6 {
+            rig.run().await.unwrap();
+            rig.refresh();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(3), all).await.unwrap();
+    let world = rig.world.lock().unwrap();
+    assert_eq!(world.set["spec"]["updateStrategy"]["rollingUpdate"]["partition"], names::HOLD, "held all the same");
+}
+
+#[test]
+fn the_pause_after_an_error_follows_its_class() {
+    assert!(pause_after(Class::Transient, 1) <= FIRST_PAUSE);
+    assert!(pause_after(Class::Transient, 50) <= LONGEST_PAUSE);
+    assert!(pause_after(Class::Forbidden, 1) >= Duration::from_secs(20));
+    assert!(pause_after(Class::Forbidden, 1) <= PERSON_PAUSE);
+}
+
+#[test]
+fn now_is_in_milliseconds() {
+    assert_eq!(now().subsec_nanosecond() % 1_000_000, 0);
+}
