@@ -74,9 +74,12 @@ impl Ground {
         };
         cluster.apply(&wanted).await.expect("the manifests can be applied");
         let exporter = Exporter::start().await.expect("the exporter starts");
+        // The metric exists; a scenario whose application is well has no series of it.
+        exporter.set("app_errors", &[("namespace", "none")], 0.0);
         let config = PrometheusConfig::scraping(&[exporter.target()]);
         let prometheus =
             Prometheus::start(&cluster.dir().join("prometheus"), &config).await.expect("Prometheus starts");
+        prometheus.wait_for("app_errors", true).await.expect("Prometheus scrapes the exporter");
         let (namespace, name) = ACCOUNT;
         let kubeconfig =
             cluster.kubeconfig_for_service_account(namespace, name).await.expect("the operator gets a token");
@@ -93,6 +96,11 @@ impl Ground {
     /// The operator's binary.
     pub fn operator_program(&self) -> &Path {
         &self.program
+    }
+
+    /// What `sts-plus --version` says after the name.
+    pub fn operator_version(&self) -> String {
+        output_of(&self.program, &["--version"]).trim().rsplit(' ').next().unwrap_or_default().to_owned()
     }
 
     /// What `sts-plus manifests` prints.

@@ -11,7 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
-use sts_plus_api::{Phase, PhasedRollout, names};
+use sts_plus_api::{Phase, PhasedRollout, Reason, names};
 use testcluster::AuditEntry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -231,6 +231,20 @@ impl Scene {
         let mut events = api.list(&ListParams::default()).await.expect("events can be listed").items;
         events.retain(|event| event.reporting_controller.as_deref() == Some("sts-plus"));
         events.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+        events
+    }
+
+    /// Waits until there are `count` events of this reason; these events.
+    pub async fn until_events(&self, reason: Reason, count: usize) -> Vec<Event> {
+        ground::eventually(&format!("{count} events {reason}"), async || self.events_of(reason).await.len() >= count)
+            .await;
+        self.events_of(reason).await
+    }
+
+    /// The events of one reason.
+    pub async fn events_of(&self, reason: Reason) -> Vec<Event> {
+        let mut events = self.events().await;
+        events.retain(|event| event.reason.as_deref() == Some(reason.to_string().as_str()));
         events
     }
 

@@ -1,31 +1,32 @@
 //! Golden stories: whole rollouts as the API server recorded them.
 
 use sts_plus_api::names::HOLD;
-use sts_plus_e2e::{Scene, audit, moves, story};
+use sts_plus_api::{ConditionType, Reason};
+use sts_plus_e2e::{Scene, Seen, audit, moves, story};
 
 /// From the change of the image to the end. The partition goes up in the very write that changes the template; each step comes
 /// after two passed checks; after the last pod the partition rests first, and only under that hold the final checks are made.
 const THREE_PODS: &str = "\
 web: app:2, partition HOLD
 gate: Checking (RolloutStarted)
-check preflight web-2: NoData, passed
 gate: Checking (Preflight)
+check preflight web-2: NoData, passed
 check preflight web-2: NoData, passed
 web: partition 2
 gate: Rolling (PodRolling)
 web-2 is gone (app:1)
 web-2 is made (app:2)
 web-2 is Ready
-check pod web-2: NoData, passed
 gate: Checking
+check pod web-2: NoData, passed
 check pod web-2: NoData, passed
 web: partition 1
 gate: Rolling (PodRolling)
 web-1 is gone (app:1)
 web-1 is made (app:2)
 web-1 is Ready
-check pod web-1: NoData, passed
 gate: Checking
+check pod web-1: NoData, passed
 check pod web-1: NoData, passed
 web: partition 0
 gate: Rolling (PodRolling)
@@ -48,11 +49,18 @@ async fn three_pods_are_rolled_one_at_a_time_each_after_its_checks() {
     let end = scene.until("complete", |world| world.is_complete("app:2")).await;
 
     let entries = scene.tape.entries();
-    assert_eq!(story::since(&entries, start).join("\n"), THREE_PODS);
+    // The operator's status and the pods are written by different hands: each is in order with the partition, not with the other.
+    let story = story::since(&entries, start).join("\n");
+    assert_eq!(without(&story, "gate: "), without(THREE_PODS, "gate: "), "the pods");
+    assert_eq!(without(&story, "web-"), without(THREE_PODS, "web-"), "the operator");
     assert!(end.uids().iter().all(|(pod, uid)| born[pod] != *uid), "every pod is a new one");
     let moved = moves::assert_gated(&entries, "app:1", 2);
     assert_eq!(moved.iter().map(|moved| moved.pod.as_str()).collect::<Vec<_>>(), ["web-2", "web-1", "web-0"]);
     scene.end().await;
+}
+
+fn without(story: &str, actor: &str) -> String {
+    story.lines().filter(|line| !line.starts_with(actor)).collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test]
@@ -78,5 +86,45 @@ async fn no_partition_is_written_before_the_verdicts_that_it_needs() {
         before = patch.answered;
     }
     assert_ne!(steps.last().map(|step| step.partition), Some(HOLD));
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_good_rollout_costs_one_patch_and_one_event_a_pod_and_few_statuses() {
+    let scene = Scene::at_rest("cost", 3, &Scene::gate().await).await;
+    scene.until("the hold is found out", |world| world.condition(ConditionType::HoldEnforced) == "True/Enforced").await;
+    let (start, before) = (scene.tape.entries().last().map_or(0, |entry| entry.version), scene.requests().len());
+    scene.release("app:2").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    scene.until_events(Reason::Completed, 2).await;
+
+    let requests = scene.requests().split_off(before);
+    let told = audit::tell(&requests);
+    assert_eq!(audit::count(&requests, "statefulsets"), 4, "one for each pod and one to rest\n{told}");
+    // On the PhasedRollout and on the set: started and completed. Besides, one for each pod.
+    assert_eq!(audit::count(&requests, "events"), 2 * 2 + 3, "{told}");
+    assert_eq!(audit::writes(&requests).len(), 4 + 7 + audit::count(&requests, "phasedrollouts/status"), "{told}");
+    let entries = scene.tape.entries();
+    let steps: Vec<_> = moves::steps(&entries).into_iter().filter(|step| step.version > start).collect();
+    for pair in steps.windows(2) {
+        let range = pair[0].version..pair[1].version;
+        let statuses =
+            entries.iter().filter(|entry| matches!(entry.seen, Seen::Rollout(_)) && range.contains(&entry.version));
+        assert!(statuses.count() <= 2 + 1, "successThreshold + 1 between {pair:?}\n{told}");
+    }
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn every_request_of_the_operator_says_who_it_is() {
+    let scene = Scene::at_rest("agent", 1, &Scene::gate().await).await;
+    scene.release("app:2").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    let version = scene.ground.operator_version();
+    let mut all = scene.ground.cluster.audit_log().read().expect("the audit log can be read");
+    all.retain(|entry| entry.user == "system:serviceaccount:sts-plus-system:sts-plus");
+    assert!(all.iter().any(|entry| entry.namespace == scene.namespace && entry.is_write()));
+    let strange: Vec<_> = all.iter().filter(|entry| entry.user_agent != format!("sts-plus/{version}")).collect();
+    assert!(strange.is_empty(), "{strange:?}");
     scene.end().await;
 }
