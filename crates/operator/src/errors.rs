@@ -25,6 +25,21 @@ pub enum Error {
         /// How long was waited.
         after: Duration,
     },
+    /// Our own write of a partition was changed on its way.
+    #[error(
+        "StatefulSet {set}: partition {} was written and {} was kept: the admission policies take this operator for somebody \
+         else; install them with its user name (`make install IDENTITY=<user name>`, or `sts-plus manifests --identity <user name>`)",
+        shown(*.asked),
+        shown(*.kept)
+    )]
+    NotGranted {
+        /// Name of the set.
+        set: String,
+        /// The partition that was asked for; missing: none.
+        asked: Option<i32>,
+        /// The partition that the set has.
+        kept: Option<i32>,
+    },
     /// Something that was read cannot be used.
     #[error("{what}: {problem}")]
     Unusable {
@@ -71,6 +86,7 @@ impl Error {
         match self {
             Self::Api { source, .. } => class_of(source),
             Self::Deadline { .. } => Class::Transient,
+            Self::NotGranted { .. } => Class::Forbidden,
             Self::Unusable { .. } => Class::Invalid,
             Self::Panic(_) => Class::Bug,
         }
@@ -81,6 +97,10 @@ impl Error {
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
     }
+}
+
+fn shown(partition: Option<i32>) -> String {
+    partition.map_or_else(|| "none".to_owned(), |partition| partition.to_string())
 }
 
 /// What kind of error the client's error is.

@@ -7,6 +7,7 @@ pub mod client;
 pub mod controllers;
 pub mod errors;
 pub mod events;
+pub mod failures;
 pub mod hold;
 pub mod manifests;
 pub mod pace;

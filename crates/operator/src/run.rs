@@ -1,6 +1,6 @@
 //! The life of the operator: from its first look at the cluster to a graceful stop. The wiring is here and nowhere else.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -17,6 +17,7 @@ use crate::client::{self, USER_AGENT};
 use crate::controllers::phased_rollout::{self, Context};
 use crate::errors::told;
 use crate::events::Events;
+use crate::failures::Failures;
 use crate::hold::Hold;
 use crate::tries::Tries;
 use crate::watch::{self, Scope, send};
@@ -80,6 +81,7 @@ struct Shared {
     tries: Arc<Tries>,
     written: Arc<Written>,
     events: Arc<Events>,
+    failures: Arc<Failures>,
     prober: Arc<phased_rollout::Prober>,
 }
 
@@ -88,6 +90,7 @@ impl Shared {
         Self {
             hold: Arc::new(Hold::new(client.clone())),
             events: Arc::new(Events::new(client.clone())),
+            failures: Arc::default(),
             tries: Arc::default(),
             written: Arc::default(),
             prober: Arc::new(phased_rollout::prober(args.allow_loopback)),
@@ -128,7 +131,7 @@ fn start(
         written: Arc::clone(&shared.written),
         events: Arc::clone(&shared.events),
         prober: Arc::clone(&shared.prober),
-        failures: Mutex::default(),
+        failures: Arc::clone(&shared.failures),
     });
     controllers.spawn(async move {
         // Else each object would be read from the API server once, just because we have started.

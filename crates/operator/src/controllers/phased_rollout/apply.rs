@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Resource as _, ResourceExt as _};
 use sts_plus_api::{PhasedRollout, names};
-use sts_plus_decide::{Action, EventTarget, Plan};
+use sts_plus_decide::{Action, EventTarget, NewPartition, Plan};
 
 use super::observe::Scene;
 use super::{Context, bodies, report};
@@ -78,7 +78,9 @@ async fn act(action: &Action, scene: &Scene, context: &Context) -> Result<Done, 
                 });
             };
             if let Some(patch) = bodies::set_patch(seen, uid, *generation, *partition, annotations) {
-                patch_set(set, patch, scene, context).await?;
+                still_worth_trying(seen, *partition, context)?;
+                let kept = patch_set(set, patch, scene, context).await?;
+                is_granted(set, *partition, kept).inspect_err(|_| context.failures.not_granted(uid, kept))?;
             }
             Ok(Done::Nothing)
         }
@@ -102,13 +104,44 @@ async fn patch_rollout(
     Ok(Done::Rollout(version))
 }
 
-async fn patch_set(set: &str, patch: json_patch::Patch, scene: &Scene, context: &Context) -> Result<(), Error> {
+async fn patch_set(
+    set: &str,
+    patch: json_patch::Patch,
+    scene: &Scene,
+    context: &Context,
+) -> Result<Option<i32>, Error> {
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     let patch = Patch::Json::<()>(patch);
     let call = format!("patching StatefulSet {set}");
     let written = deadline(call, sets.patch(set, &manager(names::MANAGER_HOLD), &patch)).await?;
     context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
-    Ok(())
+    Ok(written.partition())
+}
+
+/// A step that was not granted a moment ago is not written again: the write alone would start the next run. A higher partition
+/// is always worth trying.
+pub(super) fn still_worth_trying(seen: &SetObject, partition: NewPartition, context: &Context) -> Result<(), Error> {
+    let before = seen.partition().unwrap_or(0);
+    let asked = match partition {
+        NewPartition::Set(asked) if asked < before => Some(asked),
+        NewPartition::Remove if before > 0 => None,
+        NewPartition::Keep | NewPartition::Set(_) | NewPartition::Remove => return Ok(()),
+    };
+    match context.failures.lately_kept(seen.uid()) {
+        Some(kept) => Err(Error::NotGranted { set: seen.name().to_owned(), asked, kept }),
+        None => Ok(()),
+    }
+}
+
+/// The policies leave the operator alone by its user name. Under another name its steps would be accepted and undone, without an
+/// end. Without a partition the API server fills in 0.
+fn is_granted(set: &str, asked: NewPartition, kept: Option<i32>) -> Result<(), Error> {
+    let (granted, asked) = match asked {
+        NewPartition::Keep => return Ok(()),
+        NewPartition::Set(asked) => (kept == Some(asked), Some(asked)),
+        NewPartition::Remove => (kept.is_none_or(|kept| kept == 0), None),
+    };
+    if granted { Ok(()) } else { Err(Error::NotGranted { set: set.to_owned(), asked, kept }) }
 }
 
 /// A pod that is gone already is as good as deleted; one of the same name with another UID is not touched.

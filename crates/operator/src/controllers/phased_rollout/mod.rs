@@ -14,9 +14,8 @@ mod trouble;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -28,6 +27,7 @@ use sts_plus_decide::{Plan, decide};
 
 use crate::errors::{Class, Error};
 use crate::events::Events;
+use crate::failures::Failures;
 use crate::hold::Hold;
 use crate::pace;
 use crate::telemetry::panic_text;
@@ -65,28 +65,17 @@ pub struct Context {
     pub events: Arc<Events>,
     /// The way to Prometheus.
     pub prober: Arc<attempt::Prober>,
-    /// Failures in a row, by UID.
-    pub failures: Mutex<HashMap<String, u32>>,
+    /// What went wrong lately.
+    pub failures: Arc<Failures>,
 }
 
 pub use attempt::{Prober, prober};
 
 impl Context {
-    fn failed(&self, uid: &str) -> u32 {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = failures.entry(uid.to_owned()).or_default();
-        *count = count.saturating_add(1);
-        *count
-    }
-
-    fn went_well(&self, uid: &str) {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-    }
-
     fn forget(&self, uid: &str) {
         self.tries.forget(uid);
         self.written.forget(uid);
-        self.went_well(uid);
+        self.failures.clear(uid);
     }
 }
 
@@ -97,13 +86,16 @@ impl Context {
 /// What went wrong; [`after_error`] says when the object is looked at again.
 pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Result<Next, Error> {
     let uid = rollout.uid().unwrap_or_default();
+    if let Some(rest) = context.failures.rest(&uid) {
+        return Ok(Next::requeue(rest));
+    }
     let outcome = match AssertUnwindSafe(run(&rollout, &context)).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(panic) => Err(Error::Panic(panic_text(&*panic))),
     };
     match outcome {
         Ok(next) => {
-            context.went_well(&uid);
+            context.failures.clear(&uid);
             Ok(next)
         }
         Err(error) => {
@@ -118,7 +110,7 @@ pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Re
 #[must_use]
 #[allow(clippy::needless_pass_by_value, reason = "the controller calls it like this")]
 pub fn after_error(rollout: Arc<PhasedRollout>, error: &Error, context: Arc<Context>) -> Next {
-    let failures = context.failed(&rollout.uid().unwrap_or_default());
+    let failures = context.failures.failed(&rollout.uid().unwrap_or_default());
     Next::requeue(pause_after(error.class(), failures))
 }
 

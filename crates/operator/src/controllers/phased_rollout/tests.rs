@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Mutex;
 
 use http::{Method, Request, Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -10,6 +11,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use sts_plus_api::names;
+use sts_plus_decide::NewPartition;
 
 use super::*;
 use crate::views::{PodObject, SetObject};
@@ -22,6 +24,8 @@ struct World {
     log: Vec<String>,
     /// Codes to refuse the next writes with.
     refuse: VecDeque<u16>,
+    /// True: a partition stays what it is, as the admission policies keep it against strangers.
+    keeps_partition: bool,
 }
 
 impl World {
@@ -54,6 +58,7 @@ impl World {
             pods: vec![pod(0), pod(1)],
             log: Vec::new(),
             refuse: VecDeque::new(),
+            keeps_partition: false,
         }
     }
 
@@ -75,7 +80,15 @@ impl World {
             ("GET", "phasedrollouts/web") => self.rollout.clone().map_or((404, refusal(404)), |rollout| (200, rollout)),
             ("GET", "statefulsets/web") => (200, self.set.clone()),
             ("GET", "pods") => (200, json!({"metadata": {}, "items": self.pods})),
-            ("PATCH", "statefulsets/web") => patched(&mut self.set, body),
+            ("PATCH", "statefulsets/web") => {
+                let strategy = self.set["spec"]["updateStrategy"].clone();
+                let (code, answer) = patched(&mut self.set, body);
+                if !self.keeps_partition {
+                    return (code, answer);
+                }
+                self.set["spec"]["updateStrategy"] = strategy;
+                (code, self.set.clone())
+            }
             ("PATCH", "phasedrollouts/web") => patched(self.rollout.as_mut().unwrap(), body),
             ("PATCH", "phasedrollouts/web/status") => {
                 let rollout = self.rollout.as_mut().unwrap();
@@ -153,7 +166,7 @@ impl Rig {
             written: Arc::default(),
             events: Arc::new(Events::new(client.clone())),
             prober: Arc::new(prober(true)),
-            failures: Mutex::default(),
+            failures: Arc::default(),
             client,
         };
         let mut rig = Self { world, context: Arc::new(context), rollouts, sets, pods };
@@ -285,6 +298,44 @@ async fn a_write_that_is_forbidden_is_told_in_the_status() {
     let world = rig.world.lock().unwrap();
     let status = world.rollout.as_ref().unwrap()["status"].clone();
     assert!(status["message"].as_str().unwrap().contains("the API server refuses the operator"), "{status}");
+}
+
+#[tokio::test]
+async fn a_partition_that_is_not_granted_is_told() {
+    let mut rig = Rig::new();
+    rig.world.lock().unwrap().keeps_partition = true;
+    rig.run().await.unwrap();
+    rig.refresh();
+    let error = rig.run().await.unwrap_err();
+    assert_eq!(error.class(), Class::Forbidden);
+    assert!(error.to_string().contains("partition 2 was written and 0 was kept"), "{error}");
+    assert_eq!(rig.context.failures.lately_kept("set-uid"), Some(Some(0)));
+}
+
+#[tokio::test]
+async fn a_step_that_was_not_granted_is_not_written_again_at_once_and_a_hold_is() {
+    let rig = Rig::new();
+    rig.world.lock().unwrap().set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(3);
+    let set: SetObject = serde_json::from_value(rig.world.lock().unwrap().set.clone()).unwrap();
+    let worth = |partition| apply::still_worth_trying(&set, partition, &rig.context).is_ok();
+    assert!(worth(NewPartition::Set(2)));
+    rig.context.failures.not_granted("set-uid", Some(3));
+    assert!(!worth(NewPartition::Set(2)));
+    assert!(!worth(NewPartition::Remove));
+    assert!(worth(NewPartition::Set(names::HOLD)));
+    assert!(worth(NewPartition::Keep));
+}
+
+#[tokio::test]
+async fn a_failed_object_rests() {
+    let rig = Rig::new();
+    rig.world.lock().unwrap().refuse.push_back(403);
+    let error = rig.run().await.unwrap_err();
+    let rollout = rig.context.caches.rollouts.state().pop().unwrap();
+    let _ = after_error(rollout, &error, Arc::clone(&rig.context));
+    rig.asked();
+    assert_ne!(rig.run().await.unwrap(), Next::await_change());
+    assert!(rig.asked().is_empty());
 }
 
 #[tokio::test]
