@@ -12,7 +12,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 IMG ?=
 # User name of an operator that is started by hand under another name than the service account's, for install.
 IDENTITY ?=
-# More flags for run, such as ARGS='--allow-loopback --namespace demo'.
+# More flags for run, such as ARGS='--allow-loopback-prometheus --namespace demo'.
 ARGS ?=
 
 export STS_PLUS := $(TARGET)/debug/sts-plus
@@ -27,7 +27,7 @@ help: ## print this list
 
 .PHONY: demo
 demo: ## show a rollout, a bad release and its fix on real parts of this machine; KUBECONFIG=… for a cluster of your own
-	@scripts/build '1.37' build -p sts-plus -p demo
+	@scripts/build '1.37' build --workspace --test lifetime --bin sts-plus --bin demo
 	@$(TARGET)/debug/demo $(if $(filter command,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)')
 
 .PHONY: test
@@ -44,7 +44,7 @@ fmt: ## format the code
 
 .PHONY: build
 build: ## build the operator
-	@cargo build -p sts-plus
+	@cargo build --workspace --test generated --bin sts-plus
 
 .PHONY: manifests
 manifests: build ## write deploy/*.yaml anew from the code

@@ -69,7 +69,9 @@ impl Commands {
         let mut args: Vec<_> =
             self.variables.iter().map(|(name, value)| format!("{name}={}", value.display())).collect();
         args.push(script().display().to_string());
-        args.extend(["run", "--allow-loopback", "--log-format", "text", "--namespace", NAMESPACE].map(str::to_owned));
+        args.extend(
+            ["run", "--allow-loopback-prometheus", "--log-format", "text", "--namespace", NAMESPACE].map(str::to_owned),
+        );
         Process::spawn(&Launch {
             name: "the operator".to_owned(),
             program: "/usr/bin/env".into(),
