@@ -34,7 +34,7 @@ impl Operator {
         command
             .args(["-c", LEASH, "sh"])
             .arg(ground.operator_program())
-            .args(["run", "--namespace", namespace, "--allow-loopback", "--log-format", "text"])
+            .args(["run", "--namespace", namespace, "--allow-loopback-prometheus", "--log-format", "text"])
             .args(["--log-level", "info,sts_plus=debug"])
             .args(args)
             .env("KUBECONFIG", ground.operator_kubeconfig())

@@ -25,7 +25,7 @@ pub mod verdict;
 pub use credentials::{SecretData, Secrets};
 pub use endpoint::Endpoint;
 pub use policy::AddressPolicy;
-pub use prober::{Answer, Prober};
+pub use prober::{Answer, Prober, check_secrets};
 pub use problem::Problem;
 pub use question::{Question, questions};
 pub use validate::validate;

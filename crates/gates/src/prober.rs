@@ -152,12 +152,23 @@ impl Prober {
         question: &Question<'_>,
         secrets: &Secrets,
     ) -> Result<Result<Reply, TransportError>, Problem> {
-        let tls = match &question.query.tls {
-            None => TlsSettings::system(),
-            Some(tls) => TlsSettings::read(tls, secrets)
-                .map_err(|e| Problem::credentials(format!("{}.tls.{e}", question.field)))?,
-        };
+        let tls = tls(question, secrets)?;
         Ok(self.transport.exchange(request, tls).await)
+    }
+}
+
+/// What is wrong with the Secrets of one query, found without asking Prometheus.
+#[must_use]
+pub fn check_secrets(question: &Question<'_>, secrets: &Secrets) -> Option<Problem> {
+    credentials(question, secrets, &mut Vec::new()).err().or_else(|| tls(question, secrets).err())
+}
+
+fn tls(question: &Question<'_>, secrets: &Secrets) -> Result<TlsSettings, Problem> {
+    match &question.query.tls {
+        None => Ok(TlsSettings::system()),
+        Some(tls) => {
+            TlsSettings::read(tls, secrets).map_err(|e| Problem::credentials(format!("{}.tls.{e}", question.field)))
+        }
     }
 }
 

@@ -45,15 +45,24 @@ pub struct RunArgs {
     /// The user name that the API server knows this operator by, if it is not the installed service account. For the logs.
     #[arg(long, value_name = "USER")]
     pub identity: Option<String>,
-    /// Allow a Prometheus on a loopback address, which is refused otherwise.
-    #[arg(long)]
-    pub allow_loopback: bool,
+    /// Whether a Prometheus on a loopback address may be asked. Without it: only outside a cluster, where loopback is your own
+    /// machine; inside one it is the operator's pod.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub allow_loopback_prometheus: Option<bool>,
     /// How logs look.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "STS_PLUS_LOG_FORMAT")]
     pub log_format: LogFormat,
     /// What is logged: a level (error, warn, info, debug, trace) or a filter such as `info,sts_plus=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "STS_PLUS_LOG_LEVEL")]
     pub log_level: String,
+}
+
+impl RunArgs {
+    /// Whether a Prometheus on a loopback address may be asked, as told or by where the operator runs.
+    #[must_use]
+    pub fn may_ask_loopback(&self) -> bool {
+        self.allow_loopback_prometheus.unwrap_or_else(|| std::env::var_os("KUBERNETES_SERVICE_HOST").is_none())
+    }
 }
 
 /// How logs look.
@@ -84,5 +93,15 @@ mod tests {
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.namespaces, ["a", "b"]);
         assert_eq!(run.log_format, LogFormat::Auto);
+        assert_eq!(run.allow_loopback_prometheus, None);
+    }
+
+    #[test]
+    fn loopback_can_be_allowed_and_refused() {
+        for (flag, allowed) in [("--allow-loopback-prometheus", true), ("--allow-loopback-prometheus=false", false)] {
+            let cli = Cli::parse_from(["sts-plus", "run", flag]);
+            let Command::Run(run) = cli.command else { panic!("not run") };
+            assert_eq!(run.may_ask_loopback(), allowed);
+        }
     }
 }

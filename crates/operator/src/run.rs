@@ -93,7 +93,7 @@ impl Shared {
             failures: Arc::default(),
             tries: Arc::default(),
             written: Arc::default(),
-            prober: Arc::new(phased_rollout::prober(args.allow_loopback)),
+            prober: Arc::new(phased_rollout::prober(args.may_ask_loopback())),
             client,
         }
     }
@@ -131,6 +131,7 @@ fn start(
         written: Arc::clone(&shared.written),
         events: Arc::clone(&shared.events),
         prober: Arc::clone(&shared.prober),
+        secrets: phased_rollout::secrets::Look::default(),
         failures: Arc::clone(&shared.failures),
     });
     controllers.spawn(async move {

@@ -1,23 +1,21 @@
 //! One try: every query is asked once, with credentials read from their Secrets just now. Nothing of a Secret is kept, and nothing
 //! is written to the API server.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
-use sts_plus_api::{Check, CheckRecord, Reason, Verdict};
+use kube::Client;
+use sts_plus_api::{Check, CheckRecord, Verdict};
 use sts_plus_decide::{CheckRequest, ConfigProblem, Try};
-use sts_plus_gates::{AddressPolicy, Answer, Question, SecretData, Secrets, questions};
+use sts_plus_gates::{AddressPolicy, Answer, Question, questions};
 
 use super::observe::Scene;
-use super::{Context, now};
-use crate::client::{USER_AGENT, deadline};
-use crate::errors::{Class, Error, cut};
+use super::{Context, now, secrets};
+use crate::client::USER_AGENT;
+use crate::errors::{Error, cut};
 use crate::telemetry::panic_text;
 
 pub use sts_plus_gates::Prober;
@@ -36,7 +34,7 @@ pub(super) fn validate(check: &Check) -> Vec<ConfigProblem> {
     sts_plus_gates::validate(check).into_iter().map(problem).collect()
 }
 
-fn problem(problem: sts_plus_gates::Problem) -> ConfigProblem {
+pub(super) fn problem(problem: sts_plus_gates::Problem) -> ConfigProblem {
     ConfigProblem { reason: problem.reason, message: problem.message }
 }
 
@@ -47,13 +45,6 @@ pub(super) struct Attempt {
     namespace: String,
     check: Check,
     request: CheckRequest,
-}
-
-/// A Secret as far as it could be read.
-enum Read {
-    Found(SecretData),
-    Missing,
-    Failed(Error),
 }
 
 impl Attempt {
@@ -106,49 +97,24 @@ impl Attempt {
 
     async fn ask_all(&self) -> Vec<Answer> {
         let questions = questions(&self.check);
-        let read = self.read_secrets(&questions).await;
+        let read = secrets::read(&self.client, &self.namespace, &questions).await;
         join_all(questions.iter().map(|question| self.ask(question, &read))).await
     }
 
-    async fn ask(&self, question: &Question<'_>, read: &BTreeMap<String, Read>) -> Answer {
-        match secrets(question, read) {
+    async fn ask(&self, question: &Question<'_>, read: &secrets::Found) -> Answer {
+        match secrets::of(question, read) {
             Ok(secrets) => self.prober.ask(question, &self.request.variables, &secrets, self.pod()).await,
             Err((field, name, error)) => self.unreadable(question, &field, name, error),
         }
     }
 
-    async fn read_secrets(&self, questions: &[Question<'_>]) -> BTreeMap<String, Read> {
-        let names: BTreeSet<&str> =
-            questions.iter().flat_map(|question| fields(question).map(|(_, name)| name)).flatten().collect();
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let reads = names.into_iter().map(|name| {
-            let api = &api;
-            async move {
-                let found = deadline(format!("reading Secret {name}"), api.get_opt(name)).await;
-                let read = match found {
-                    Ok(None) => Read::Missing,
-                    Ok(Some(secret)) => Read::Found(data(name, secret)),
-                    Err(error) => Read::Failed(error),
-                };
-                (name.to_owned(), read)
-            }
-        });
-        join_all(reads).await.into_iter().collect()
-    }
-
     /// A Secret that we may not read is for a person to mend; any other failure may pass by itself.
     fn unreadable(&self, question: &Question<'_>, field: &str, secret: &str, error: &Error) -> Answer {
-        let forbidden = error.class() == Class::Forbidden;
-        let sentence = if forbidden {
-            format!(
-                "{field} names Secret {secret}, which the operator may not read: give it the right to get Secrets in namespace {}",
-                self.namespace
-            )
-        } else {
-            format!("{field} names Secret {secret}, which could not be read: {error}")
+        let problem = secrets::forbidden(field, secret, &self.namespace, error);
+        let sentence = match &problem {
+            Some(problem) => problem.message.clone(),
+            None => format!("{field} names Secret {secret}, which could not be read: {error}"),
         };
-        let problem = forbidden
-            .then(|| sts_plus_gates::Problem { reason: Reason::InvalidCredentials, message: sentence.clone() });
         Answer { problem, ..self.failed(question, &sentence) }
     }
 
@@ -174,42 +140,12 @@ impl Attempt {
     }
 }
 
-/// The fields of a query that name a Secret, with the name, in the order credentials, authority, client certificate.
-fn fields<'a>(question: &Question<'a>) -> [(String, Option<&'a str>); 3] {
-    let tls = question.query.tls.as_ref();
-    [
-        (question.secret_field.clone(), question.secret_ref),
-        (format!("{}.tls.caSecretRef", question.field), tls.and_then(|tls| tls.ca_secret_ref.as_deref())),
-        (format!("{}.tls.certSecretRef", question.field), tls.and_then(|tls| tls.cert_secret_ref.as_deref())),
-    ]
-}
-
-/// The Secrets of one query. The error is the field, the name and the error of the first that could not be read; one that does
-/// not exist is no such error: what that means is said where the query is asked.
-fn secrets<'a>(
-    question: &Question<'a>,
-    read: &'a BTreeMap<String, Read>,
-) -> Result<Secrets, (String, &'a str, &'a Error)> {
-    let [credentials, ca, client_certificate] =
-        fields(question).map(|(field, name)| match name.and_then(|name| read.get_key_value(name)) {
-            None | Some((_, Read::Missing)) => Ok(None),
-            Some((_, Read::Found(data))) => Ok(Some(data.clone())),
-            Some((name, Read::Failed(error))) => Err((field, name.as_str(), error)),
-        });
-    Ok(Secrets { credentials: credentials?, ca: ca?, client_certificate: client_certificate? })
-}
-
-fn data(name: &str, secret: Secret) -> SecretData {
-    let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
-    SecretData { name: name.to_owned(), data }
-}
-
 #[cfg(test)]
 mod tests {
     use http::{Request, Response};
     use kube::client::Body;
     use serde_json::{Value, json};
-    use sts_plus_api::Step;
+    use sts_plus_api::{Reason, Step};
     use sts_plus_decide::CheckKey;
 
     use super::*;

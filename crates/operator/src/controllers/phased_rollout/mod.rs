@@ -9,6 +9,7 @@ mod attempt;
 mod bodies;
 mod observe;
 mod report;
+pub mod secrets;
 mod trouble;
 
 #[cfg(test)]
@@ -65,6 +66,8 @@ pub struct Context {
     pub events: Arc<Events>,
     /// The way to Prometheus.
     pub prober: Arc<attempt::Prober>,
+    /// What is wrong with the Secrets of the checks.
+    pub secrets: secrets::Look,
     /// What went wrong lately.
     pub failures: Arc<Failures>,
 }
@@ -74,6 +77,7 @@ pub use attempt::{Prober, prober};
 impl Context {
     fn forget(&self, uid: &str) {
         self.tries.forget(uid);
+        self.secrets.forget(uid);
         self.written.forget(uid);
         self.failures.clear(uid);
     }
@@ -122,6 +126,7 @@ fn pause_after(class: Class, failures: u32) -> Duration {
 }
 
 async fn run(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> {
+    context.secrets.refresh(rollout, &context.client).await;
     if let Some(next) = glance(rollout, context) {
         return next;
     }
@@ -179,6 +184,9 @@ async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
             Stand::Done(tried) => {
                 // The answers are older than this look at the pods: what they say is about what is seen here.
                 report::verdicts(&scene, &tried);
+                if !tried.config.is_empty() {
+                    context.secrets.forget(&uid);
+                }
                 scene.observed.tried = Some(*tried);
                 at = now();
                 plan = decide_safely(&scene, at)?;

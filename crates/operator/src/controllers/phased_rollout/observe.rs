@@ -142,7 +142,7 @@ fn scene<'a>(
         target: target.as_ref().map_or(Target::Missing, |set| Target::Found(Box::new(set.view()))),
         former_targets: former.iter().map(SetObject::view).collect(),
         pods: pods.filter_map(PodObject::view).collect(),
-        config: config(&rollout),
+        config: config(&rollout, context),
         hold,
         tried: None,
     };
@@ -155,7 +155,12 @@ fn rival(other: &PhasedRollout) -> Rival {
     Rival { name: view.name, created: view.created }
 }
 
-/// What is wrong with the checks as written. Nobody is asked for a rollout without checks.
-fn config(rollout: &PhasedRollout) -> Vec<ConfigProblem> {
-    if rollout.spec.skips_checks() { Vec::new() } else { attempt::validate(&rollout.spec.check) }
+/// What is wrong with the checks as written and with their Secrets. Nobody is asked for a rollout without checks.
+fn config(rollout: &PhasedRollout, context: &Context) -> Vec<ConfigProblem> {
+    if rollout.spec.skips_checks() {
+        return Vec::new();
+    }
+    let mut problems = attempt::validate(&rollout.spec.check);
+    problems.extend(context.secrets.problems(&rollout.uid().unwrap_or_default()));
+    problems
 }

@@ -166,6 +166,7 @@ impl Rig {
             written: Arc::default(),
             events: Arc::new(Events::new(client.clone())),
             prober: Arc::new(prober(true)),
+            secrets: super::secrets::Look::default(),
             failures: Arc::default(),
             client,
         };

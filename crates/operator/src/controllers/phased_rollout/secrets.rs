@@ -1,0 +1,137 @@
+//! The Secrets of the checks: read when they are needed, never kept. What is kept is only what is wrong with them, so that a
+//! PhasedRollout at rest says so before the next rollout needs them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt as _};
+use sts_plus_api::{PhasedRollout, Reason};
+use sts_plus_decide::ConfigProblem;
+use sts_plus_gates::{Problem, Question, SecretData, Secrets, check_secrets, questions};
+use tokio::time::Instant;
+
+use super::attempt::problem;
+use crate::client::deadline;
+use crate::errors::{Class, Error};
+
+/// Secrets that cannot be used are looked at again after this time: a person who mends one wakes nobody up.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// A Secret as far as it could be read.
+pub(super) enum Read {
+    Found(SecretData),
+    Missing,
+    Failed(Error),
+}
+
+/// Secrets by name.
+pub(super) type Found = BTreeMap<String, Read>;
+
+/// Reads every Secret that the questions name, once.
+pub(super) async fn read(client: &Client, namespace: &str, questions: &[Question<'_>]) -> Found {
+    let names: BTreeSet<&str> =
+        questions.iter().flat_map(|question| fields(question).map(|(_, name)| name)).flatten().collect();
+    let api: &Api<Secret> = &Api::namespaced(client.clone(), namespace);
+    let reads = names.into_iter().map(|name| async move {
+        let read = match deadline(format!("reading Secret {name}"), api.get_opt(name)).await {
+            Ok(None) => Read::Missing,
+            Ok(Some(secret)) => Read::Found(data(name, secret)),
+            Err(error) => Read::Failed(error),
+        };
+        (name.to_owned(), read)
+    });
+    join_all(reads).await.into_iter().collect()
+}
+
+/// The fields of a query that name a Secret, with the name, in the order credentials, authority, client certificate.
+fn fields<'a>(question: &Question<'a>) -> [(String, Option<&'a str>); 3] {
+    let tls = question.query.tls.as_ref();
+    [
+        (question.secret_field.clone(), question.secret_ref),
+        (format!("{}.tls.caSecretRef", question.field), tls.and_then(|tls| tls.ca_secret_ref.as_deref())),
+        (format!("{}.tls.certSecretRef", question.field), tls.and_then(|tls| tls.cert_secret_ref.as_deref())),
+    ]
+}
+
+/// The Secrets of one query. The error is the field, the name and the error of the first that could not be read; one that does
+/// not exist is no such error: what that means is said where the query is asked.
+pub(super) fn of<'a>(question: &Question<'a>, read: &'a Found) -> Result<Secrets, (String, &'a str, &'a Error)> {
+    let [credentials, ca, client_certificate] =
+        fields(question).map(|(field, name)| match name.and_then(|name| read.get_key_value(name)) {
+            None | Some((_, Read::Missing)) => Ok(None),
+            Some((_, Read::Found(data))) => Ok(Some(data.clone())),
+            Some((name, Read::Failed(error))) => Err((field, name.as_str(), error)),
+        });
+    Ok(Secrets { credentials: credentials?, ca: ca?, client_certificate: client_certificate? })
+}
+
+/// The problem of a Secret that we may not read; any other failure may pass by itself.
+pub(super) fn forbidden(field: &str, secret: &str, namespace: &str, error: &Error) -> Option<Problem> {
+    (error.class() == Class::Forbidden).then(|| Problem {
+        reason: Reason::InvalidCredentials,
+        message: format!(
+            "{field} names Secret {secret}, which the operator may not read: give it the right to get Secrets in namespace {namespace}"
+        ),
+    })
+}
+
+fn data(name: &str, secret: Secret) -> SecretData {
+    let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+    SecretData { name: name.to_owned(), data }
+}
+
+/// What is wrong with the Secrets of each PhasedRollout, by UID.
+#[derive(Default)]
+pub struct Look {
+    seen: Mutex<HashMap<String, Seen>>,
+}
+
+struct Seen {
+    generation: Option<i64>,
+    problems: Vec<ConfigProblem>,
+    at: Instant,
+}
+
+impl Look {
+    /// Looks, if the spec is new or the last look found something wrong some time ago.
+    pub(super) async fn refresh(&self, rollout: &PhasedRollout, client: &Client) {
+        let uid = rollout.uid().unwrap_or_default();
+        let generation = rollout.metadata.generation;
+        let is_known = self.with(&uid, |seen| {
+            seen.is_some_and(|seen| {
+                seen.generation == generation && (seen.problems.is_empty() || seen.at.elapsed() < AGAIN)
+            })
+        });
+        if is_known || rollout.spec.skips_checks() {
+            return;
+        }
+        let namespace = rollout.namespace().unwrap_or_default();
+        let questions = questions(&rollout.spec.check);
+        let read = read(client, &namespace, &questions).await;
+        let problems = questions.iter().filter_map(|question| match of(question, &read) {
+            Ok(secrets) => check_secrets(question, &secrets),
+            Err((field, secret, error)) => forbidden(&field, secret, &namespace, error),
+        });
+        let mut problems: Vec<_> = problems.map(problem).collect();
+        problems.dedup();
+        let seen = Seen { generation, problems, at: Instant::now() };
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, seen);
+    }
+
+    /// What the last look found.
+    pub(super) fn problems(&self, uid: &str) -> Vec<ConfigProblem> {
+        self.with(uid, |seen| seen.map(|seen| seen.problems.clone()).unwrap_or_default())
+    }
+
+    /// The next run looks anew.
+    pub(super) fn forget(&self, uid: &str) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    fn with<T>(&self, uid: &str, read: impl FnOnce(Option<&Seen>) -> T) -> T {
+        read(self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(uid))
+    }
+}
