@@ -1,6 +1,8 @@
 //! What the README and the guide say is what there is: fields and defaults, make targets, phases, reasons, annotations, the sample, and
 //! the output of the demo.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::{Value, json};
