@@ -24,6 +24,7 @@ on_both_minors!(
     a_scale_through_the_subresource_is_left_alone,
     an_unclaimed_set_is_left_alone,
     a_set_that_a_person_claims_in_the_same_write_is_held,
+    what_is_left_over_on_an_unclaimed_set_exempts_nobody,
     the_operator_is_left_alone,
     an_operator_outside_the_cluster_is_left_alone,
     a_probing_dry_run_of_the_operator_is_held,
@@ -53,7 +54,7 @@ async fn a_forced_server_side_apply_of_0_keeps_the_partition(rig: &'static Rig) 
 
 async fn a_replace_without_the_field_keeps_the_partition(rig: &'static Rig) -> anyhow::Result<()> {
     let scene = Scene::claimed(rig, 3).await?;
-    scene.must(Who::Person, &["replace", "-f", "-"], &web(0, "app:1").to_string()).await?;
+    scene.replace(&web(0, "app:1")).await?;
     assert_eq!(scene.partition().await?, Some(3));
     Ok(())
 }
@@ -178,7 +179,7 @@ async fn a_set_without_a_rolling_update_block_is_held(rig: &'static Rig) -> anyh
     for block in [json!({ "type": "RollingUpdate" }), json!({ "type": "RollingUpdate", "rollingUpdate": null })] {
         set["spec"]["updateStrategy"] = block;
         set["spec"]["template"] = web(0, "app:2")["spec"]["template"].clone();
-        scene.must(Who::Person, &["replace", "-f", "-"], &set.to_string()).await?;
+        scene.replace(&set).await?;
         assert_eq!(scene.partition().await?, Some(HOLD));
     }
     Ok(())
@@ -198,7 +199,7 @@ async fn a_template_of_200_kib_is_within_the_cost_limits(rig: &'static Rig) -> a
     assert_eq!(scene.partition().await?, Some(3));
     assert_eq!(reply.warnings().len(), 1, "{}", reply.stderr);
     set["spec"]["template"]["spec"]["containers"][0]["env"][1999]["value"] = "y".into();
-    let reply = scene.must(Who::Person, &["replace", "-f", "-"], &set.to_string()).await?;
+    let reply = scene.replace(&set).await?;
     assert_eq!(scene.partition().await?, Some(HOLD));
     assert_eq!(reply.warnings().len(), 1, "{}", reply.stderr);
     Ok(())
@@ -239,6 +240,18 @@ async fn a_set_that_a_person_claims_in_the_same_write_is_held(rig: &'static Rig)
     scene.merge(Who::Person, &body).await?;
     assert_eq!(scene.partition().await?, Some(HOLD));
     assert_eq!(scene.annotation(names::HOLD_SWITCH).await?, None);
+    Ok(())
+}
+
+async fn what_is_left_over_on_an_unclaimed_set_exempts_nobody(rig: &'static Rig) -> anyhow::Result<()> {
+    let scene = Scene::new(rig).await?;
+    let mut set = web(0, "app:1");
+    set["metadata"]["annotations"] = json!({ names::HOLD_SWITCH: "off", names::WRITTEN_PARTITION: "r/0" });
+    scene.create(&set).await?;
+    scene.merge(Who::Person, &json!({ "metadata": { "annotations": { names::CLAIM: "gate" } } })).await?;
+    assert_eq!(scene.web().await?["metadata"]["annotations"], json!({ names::CLAIM: "gate" }));
+    scene.merge(Who::Person, &json!({ "spec": { "template": image("app:2") } })).await?;
+    assert_eq!(scene.partition().await?, Some(HOLD));
     Ok(())
 }
 

@@ -40,7 +40,7 @@ async fn no_pod_moves_and_new_ones_start_on_the_old_template_whatever_is_written
     let all = json!({ "spec": { "replicas": 4, "template": image("app:2"), "updateStrategy": rolling(0)["updateStrategy"] } });
     scene.merge(Who::Person, &all).await?;
     // Replace without a word of the partition, the claim or the block.
-    scene.must(Who::Person, &["replace", "-f", "-"], &web(4, "app:3").to_string()).await?;
+    scene.replace(&web(4, "app:3")).await?;
     // Forced server-side apply, client-side apply.
     let mut pinned = web(4, "app:3");
     pinned["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": 0 } });

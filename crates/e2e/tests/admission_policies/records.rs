@@ -34,7 +34,7 @@ async fn a_dropped_claim_is_put_back(rig: &'static Rig) -> anyhow::Result<()> {
     scene.merge(Who::Person, &both).await?;
     assert_eq!(scene.annotation(names::CLAIM).await?.as_deref(), Some("gate"));
     assert_eq!(scene.partition().await?, Some(HOLD));
-    scene.must(Who::Person, &["replace", "-f", "-"], &web(0, "app:2").to_string()).await?;
+    scene.replace(&web(0, "app:2")).await?;
     assert_eq!(scene.annotation(names::CLAIM).await?.as_deref(), Some("gate"));
     scene.ask(0).await?;
     assert_eq!(scene.partition().await?, Some(HOLD), "the write after the one that dropped the claim is held too");
@@ -78,7 +78,7 @@ async fn a_release_without_dropping_the_claim_changes_nothing(rig: &'static Rig)
     scene.merge(Who::Person, &body).await?;
     assert_eq!(scene.partition().await?, Some(3));
     // Left over, it does not release in a later replace that drops everything.
-    scene.must(Who::Person, &["replace", "-f", "-"], &web(0, "app:1").to_string()).await?;
+    scene.replace(&web(0, "app:1")).await?;
     assert_eq!(scene.annotation(names::CLAIM).await?.as_deref(), Some("gate"));
     assert_eq!(scene.partition().await?, Some(3));
     Ok(())
@@ -107,7 +107,7 @@ async fn break_glass_of_0_covers_a_missing_partition(rig: &'static Rig) -> anyho
     let mut set = web(0, "app:1");
     set["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate" });
     set["metadata"]["annotations"] = json!({ names::ALLOW_PARTITION: "0" });
-    scene.must(Who::Person, &["replace", "-f", "-"], &set.to_string()).await?;
+    scene.replace(&set).await?;
     assert_eq!(scene.partition().await?, None);
     Ok(())
 }
@@ -149,7 +149,7 @@ async fn a_hold_that_the_operator_has_switched_off_lets_writes_through(rig: &'st
     scene.merge(Who::Person, &json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } })).await?;
     assert_eq!(scene.partition().await?, None);
     // A replace drops the claim and the switch: both stay, or the set would be held again against skipCheck.
-    scene.must(Who::Person, &["replace", "-f", "-"], &web(0, "app:3").to_string()).await?;
+    scene.replace(&web(0, "app:3")).await?;
     assert_eq!(scene.annotation(names::HOLD_SWITCH).await?.as_deref(), Some("off"));
     assert_eq!(scene.annotation(names::CLAIM).await?.as_deref(), Some("gate"));
     assert_eq!(scene.partition().await?, Some(0));
@@ -161,7 +161,7 @@ async fn a_hold_that_the_operator_has_switched_off_lets_writes_through(rig: &'st
 
 async fn the_notes_of_the_operator_survive_a_replace(rig: &'static Rig) -> anyhow::Result<()> {
     let scene = Scene::claimed(rig, 3).await?;
-    scene.must(Who::Person, &["replace", "-f", "-"], &web(0, "app:1").to_string()).await?;
+    scene.replace(&web(0, "app:1")).await?;
     assert_eq!(scene.annotation(names::WRITTEN_PARTITION).await?.as_deref(), Some("r/3"));
     let note = format!("{}=r/0", names::WRITTEN_PARTITION);
     scene.must(Who::Person, &["annotate", "--overwrite", "statefulset", "web", &note, "other=kept"], "").await?;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 use sts_plus_api::names;
 use testcluster::{Cluster, Method, Minor};
@@ -127,6 +127,19 @@ impl Scene {
     /// Creates an object as a person.
     pub async fn create(&self, object: &Value) -> anyhow::Result<Reply> {
         self.must(Who::Person, &["create", "-f", "-"], &object.to_string()).await
+    }
+
+    /// Replaces `web` as a person. kubectl reads a resourceVersion before it writes; a status written in between is no matter.
+    pub async fn replace(&self, object: &Value) -> anyhow::Result<Reply> {
+        let args = ["replace", "-f", "-"];
+        for _ in 0..20 {
+            let reply = self.kubectl(Who::Person, &args, &object.to_string()).await?;
+            if reply.ok || !reply.stderr.contains("(Conflict)") {
+                ensure!(reply.ok, "kubectl replace: {}", reply.stderr);
+                return Ok(reply);
+            }
+        }
+        bail!("kubectl replace: a conflict each time")
     }
 
     /// The operator claims `web` and rests at `partition`, in one write.

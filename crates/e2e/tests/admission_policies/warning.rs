@@ -37,7 +37,7 @@ async fn a_refused_partition_is_told_with_its_cause_and_the_way_out(rig: &'stati
             "partition 1 was not granted: PhasedRollout gate holds StatefulSet web at partition 2147483647"
         )
     );
-    let reply = scene.must(Who::Person, &["replace", "-f", "-"], &web(0, "app:2").to_string()).await?;
+    let reply = scene.replace(&web(0, "app:2")).await?;
     assert!(reply.warnings()[0].starts_with("partition 0 was not granted"), "{}", reply.stderr);
     Ok(())
 }
