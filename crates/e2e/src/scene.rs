@@ -15,7 +15,7 @@ use sts_plus_api::{Phase, PhasedRollout, Reason, names};
 use testcluster::AuditEntry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{Ground, Operator, Policies, Tape, World, canary, ground, objects, story};
+use crate::{Entry, Ground, Operator, Policies, Tape, World, canary, ground, objects, story};
 
 /// How long anything may take that a scenario waits for: long, since the machine may be busy. A scenario that works does not wait.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -146,6 +146,11 @@ impl Scene {
         }
     }
 
+    /// Waits until what was recorded so far is as wanted: for what may be over before anybody looks.
+    pub async fn until_entries(&self, what: &str, wanted: impl Fn(&[Entry]) -> bool) {
+        self.until(what, |_| wanted(&self.tape.entries())).await;
+    }
+
     /// How it looks now.
     pub fn world(&self) -> World {
         self.tape.world()
@@ -253,6 +258,11 @@ impl Scene {
         let mut requests = self.ground.cluster.audit_log().read().expect("the audit log can be read");
         requests.retain(|entry| entry.namespace == self.namespace && entry.user_agent.starts_with("sts-plus/"));
         requests
+    }
+
+    /// Waits until the operator has made such a request; the first `before` ones do not count.
+    pub async fn until_requests(&self, what: &str, before: usize, wanted: impl Fn(&AuditEntry) -> bool) {
+        ground::eventually(what, async || self.requests().iter().skip(before).any(&wanted)).await;
     }
 
     /// `gate` as the API server has it.

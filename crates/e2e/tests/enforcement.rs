@@ -1,0 +1,84 @@
+//! With and without the admission policies: what the operator does alone, and that it tells the truth about who keeps the hold.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sts_plus_api::{ConditionType, Phase, Reason};
+use sts_plus_e2e::{Entry, Ground, Policies, Scene, Seen, World, moves, objects};
+
+async fn bare(name: &str) -> Scene {
+    let mut scene = Scene::on(Policies::Missing, name).await;
+    let gate = objects::rollout(Ground::get(Policies::Missing).await.prometheus.url());
+    scene.settle(&objects::set(3), &gate).await;
+    scene
+}
+
+#[tokio::test]
+async fn without_the_policies_the_condition_says_so_and_why() {
+    let scene = bare("told").await;
+    let told = |world: &World| world.condition(ConditionType::HoldEnforced) == "False/PolicyNotEffective";
+    let message = scene.until("told", told).await.message(ConditionType::HoldEnforced);
+    assert!(message.contains("not installed") && message.contains("make install"), "{message}");
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn without_the_policies_the_operator_holds_a_second_template_itself() {
+    let scene = bare("second").await;
+    scene.release("app:2").await;
+    scene.until("web-2 is rolled", |world| world.is_ready_on("web-2", "app:2")).await;
+    scene.release("app:3").await;
+    scene.until("complete", |world| world.is_complete("app:3")).await;
+    let story = scene.story();
+    let after = story.split_once("web: app:3\n").map_or("", |(_, after)| after);
+    let (hold, step) = (after.find("web: partition HOLD"), after.find("web: partition 1"));
+    assert!(hold.is_some() && hold < step, "held by the operator, after the change\n{story}");
+    // Only a pod that was open already can have slipped: those on the last good revision come through the gate.
+    moves::assert_gated(&scene.tape.entries(), "app:1", 2);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn without_the_policies_a_lowered_partition_is_put_back_and_its_writer_is_named() {
+    let scene = bare("drift").await;
+    scene.configure(&json!({ "check": { "initialDelaySeconds": 2 } })).await;
+    scene.release("app:2").await;
+    scene.until("web-2 is rolled", |world| world.is_ready_on("web-2", "app:2") && world.is(Phase::Checking)).await;
+    let lowered = json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 0 } } } });
+    scene.patch("statefulset/web", &lowered).await;
+    scene.until_entries("drift is told", |entries| entries.iter().any(|entry| message_of(entry).is_some())).await;
+    let message = scene.tape.entries().iter().find_map(message_of).unwrap_or_default();
+    assert!(message.contains("person lowered the partition") && message.contains("put back to 2"), "{message}");
+    scene.until_events(Reason::PartitionDrift, 1).await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    scene.end().await;
+}
+
+/// The message of a status that tells of drift.
+fn message_of(entry: &Entry) -> Option<String> {
+    let Seen::Rollout(gate) = &entry.seen else { return None };
+    let status = gate.status.as_ref()?;
+    let told =
+        status.conditions.iter().any(|c| c.type_ == "Held" && c.reason == "PartitionDrift" && c.status == "True");
+    told.then(|| status.message.clone())
+}
+
+#[tokio::test]
+async fn hold_enforced_follows_the_policies_as_they_go_and_come_back() {
+    let scene = Scene::at_rest("follow", 1, &Scene::gate().await).await;
+    let says = |wanted: &'static str| move |world: &World| world.condition(ConditionType::HoldEnforced) == wanted;
+    scene.until("enforced", says("True/Enforced")).await;
+
+    let delete = ["delete", "mutatingadmissionpolicybinding", "sts-plus-hold"];
+    scene.ground.cluster.kubectl_ok(&delete).await.expect("a binding can be deleted");
+    soon(&scene, "not enforced", says("False/PolicyNotEffective")).await;
+
+    scene.ground.cluster.apply(scene.ground.manifests()).await.expect("the manifests can be applied again");
+    soon(&scene, "enforced again", says("True/Enforced")).await;
+    scene.end().await;
+}
+
+async fn soon(scene: &Scene, what: &str, wanted: impl Fn(&World) -> bool) {
+    let told = scene.tape.until(Duration::from_secs(20), wanted).await;
+    assert!(told.is_ok(), "not soon: {what}: {:?}", scene.world().status().conditions);
+}

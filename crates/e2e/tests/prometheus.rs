@@ -1,0 +1,240 @@
+//! The real Prometheus: every kind of answer in both polarities, outages, and credentials. A set of one or two pods is enough:
+//! what holds the first pod holds all.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+use sts_plus_api::{ConditionType, Phase, Reason, Verdict, names};
+use sts_plus_e2e::{CANARY, Ground, Policies, Scene, Seen, World, objects};
+use testcluster::{Access, AuthProxy, Prometheus, PrometheusConfig};
+
+/// What a check cycle leads to.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    /// The pod is rolled.
+    Passes,
+    /// All tries are used up on this verdict.
+    Fails(Verdict),
+    /// It is held for this reason; no try is used up.
+    Holds(Reason),
+}
+
+/// `probe` is 1, `odd` is NaN, `twin` has two series, `nothing` exists in another namespace only.
+#[rstest]
+#[case::no_data_passes_as_an_alert("nothing{NS}", "NoData", Outcome::Passes, "")]
+#[case::data_fails_as_an_alert("probe{NS}", "NoData", Outcome::Fails(Verdict::Data), "1 series returned by probe{")]
+#[case::data_passes_as_an_assertion("probe{NS}", "Data", Outcome::Passes, "")]
+#[case::no_data_fails_as_an_assertion("nothing{NS}", "Data", Outcome::Fails(Verdict::NoData), "no series returned by")]
+#[case::nan_is_data_for_an_alert("odd{NS}", "NoData", Outcome::Fails(Verdict::Data), "= NaN")]
+#[case::nan_is_data_for_an_assertion("odd{NS}", "Data", Outcome::Passes, "")]
+#[case::a_range_holds("probe{NS}[1m]", "NoData", Outcome::Holds(Reason::InvalidQuery), "must return a vector")]
+#[case::a_scalar_holds("scalar(probe{NS})", "Data", Outcome::Holds(Reason::InvalidQuery), "must return a vector")]
+#[case::an_expression_that_cannot_be_evaluated_holds(
+    "twin{NS} * on(namespace) twin{NS}",
+    "NoData",
+    Outcome::Holds(Reason::PrometheusUnreachable),
+    "duplicate series"
+)]
+#[tokio::test]
+async fn an_answer(#[case] expr: &str, #[case] success_when: &str, #[case] outcome: Outcome, #[case] words: &str) {
+    let expr = expr.replace("NS", r#"namespace="${namespace}""#);
+    let gate = objects::with(Scene::gate().await, "/spec/check/query/expr", expr);
+    let gate = objects::with(gate, "/spec/check/query/successWhen", success_when);
+    let mut scene = Scene::new("answer").await;
+    publish(&scene).await;
+    scene.settle(&objects::set(1), &objects::with(gate, "/spec/check/maxTries", 2)).await;
+    let born = scene.world().uids();
+    scene.release("app:2").await;
+    let end = match outcome {
+        Outcome::Passes => scene.until("complete", |world| world.is_complete("app:2")).await,
+        Outcome::Fails(verdict) => {
+            let failed = scene.until("failed", |world| world.is(Phase::Failed)).await;
+            let status = failed.status();
+            assert_eq!(status.checks.last().map(|check| check.verdict), Some(verdict), "{status:?}");
+            assert_eq!(status.current.map(|current| current.tries), Some(2));
+            assert!(status.checks.iter().all(|check| !check.passed));
+            failed
+        }
+        Outcome::Holds(reason) => {
+            let held = scene.until("held", |world| is_held_for(world, reason)).await;
+            assert_eq!(held.status().current.map(|current| current.tries), Some(0), "no try is used up");
+            held
+        }
+    };
+    if !matches!(outcome, Outcome::Passes) {
+        assert_eq!(end.uids(), born, "no pod has moved");
+        assert!(end.is_held());
+        assert!(end.status().message.contains(words), "{}", end.status().message);
+    }
+    scene.end().await;
+}
+
+/// The gauges of the cases, in the scenario's namespace.
+async fn publish(scene: &Scene) {
+    let namespace = scene.namespace.as_str();
+    let exporter = &scene.ground.exporter;
+    exporter.set("nothing", &[("namespace", "none")], 1.0);
+    exporter.set("probe", &[("namespace", namespace)], 1.0);
+    exporter.set("odd", &[("namespace", namespace)], f64::NAN);
+    exporter.set("twin", &[("namespace", namespace), ("n", "1")], 1.0);
+    exporter.set("twin", &[("namespace", namespace), ("n", "2")], 1.0);
+    let last = format!(r#"twin{{namespace="{namespace}",n="2"}}"#);
+    scene.ground.prometheus.wait_for(&last, true).await.expect("the gauges are scraped");
+}
+
+fn is_held_for(world: &World, reason: Reason) -> bool {
+    world.condition(ConditionType::Held) == format!("True/{reason}")
+}
+
+/// How a Prometheus goes away.
+#[derive(Clone, Copy, Debug)]
+enum Outage {
+    /// Connections are refused.
+    Stopped,
+    /// Connections are accepted and nothing is answered.
+    Frozen,
+}
+
+#[rstest]
+#[tokio::test]
+async fn an_outage_holds_and_uses_up_no_try(#[values(Outage::Stopped, Outage::Frozen)] outage: Outage) {
+    let mut scene = Scene::new("outage").await;
+    let dir = scene.ground.cluster.dir().join(format!("prometheus-{}", scene.namespace));
+    let config = PrometheusConfig::scraping(&[scene.ground.exporter.target()]);
+    let mut prometheus = Prometheus::start(&dir, &config).await.expect("Prometheus starts");
+    prometheus.wait_for("app_errors", true).await.expect("it scrapes");
+    let gate = objects::with(objects::rollout(prometheus.url()), "/spec/check/maxTries", 3);
+    let gate = objects::with(gate, "/spec/check/query/timeoutSeconds", 1);
+    scene.settle(&objects::set(2), &gate).await;
+    scene.release("app:2").await;
+    scene.until("the first pod is rolled", |world| world.partition() == Some(1)).await;
+    match outage {
+        Outage::Stopped => prometheus.stop().await.expect("it stops"),
+        Outage::Frozen => prometheus.pause().expect("it can be frozen"),
+    }
+    let held = scene.until("held", |world| is_held_for(world, Reason::PrometheusUnreachable)).await;
+    let message = held.status().message;
+    assert!(message.contains(prometheus.url()) && message.contains("next try at"), "{message}");
+    // More errors than tries are allowed: none of them counts.
+    scene.until_entries("four errors", |entries| errors(entries) >= 4).await;
+    let still = scene.world().status();
+    assert_eq!(still.phase, Phase::Held);
+    assert!(still.current.is_some_and(|current| current.tries <= 1), "{:?}", scene.world().status().current);
+    assert_eq!(scene.world().partition(), Some(1), "the next pod waits");
+    match outage {
+        Outage::Stopped => prometheus.restart().await.expect("it starts again"),
+        Outage::Frozen => prometheus.resume().expect("it goes on"),
+    }
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    let failed = |entry: &sts_plus_e2e::Entry| matches!(&entry.seen, Seen::Rollout(gate) if gate.status.as_ref().is_some_and(|status| status.phase == Phase::Failed));
+    assert!(!scene.tape.entries().iter().any(failed), "it never counted as failed");
+    scene.end().await;
+}
+
+/// Tries that a status told of as errors.
+fn errors(entries: &[sts_plus_e2e::Entry]) -> usize {
+    let records = entries.iter().filter_map(|entry| match &entry.seen {
+        Seen::Rollout(gate) => gate.status.as_ref(),
+        _ => None,
+    });
+    let records = records.flat_map(|status| &status.checks).filter(|check| check.verdict == Verdict::Error);
+    records.map(|check| check.time).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+/// A scenario with two pods whose Prometheus is behind a proxy that demands `access`, and whose Secret has these keys.
+async fn behind(access: Access, secret: &[(&str, &str)]) -> (Scene, AuthProxy) {
+    let mut scene = Scene::new("auth").await;
+    let upstream = Ground::get(Policies::Installed).await.prometheus.url();
+    let proxy = AuthProxy::start(upstream).await.expect("the proxy starts");
+    proxy.demand(access);
+    scene.create(&objects::secret("prom", secret)).await;
+    let gate = objects::with(objects::rollout(&proxy.url()), "/spec/check/query/secretRef", "prom");
+    scene.settle(&objects::set(2), &objects::with(gate, "/spec/check/maxTries", 2)).await;
+    (scene, proxy)
+}
+
+fn token(word: &str) -> String {
+    format!("{word}-{CANARY}")
+}
+
+/// Writes another token into the Secret.
+async fn rotate(scene: &Scene, token: &str) {
+    let body: Value = json!({ "stringData": { "token": token } });
+    scene.patch("secret/prom", &body).await;
+}
+
+#[tokio::test]
+async fn a_token_is_sent_as_a_bearer_and_the_query_as_a_form() {
+    let (scene, proxy) = behind(Access::Bearer(token("good")), &[("token", &token("good"))]).await;
+    scene.release("app:2").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    let seen = proxy.seen();
+    assert!(seen.len() >= 6, "three cycles of two checks: {}", seen.len());
+    for request in &seen {
+        assert_eq!((request.method.as_str(), request.status), ("POST", 200));
+        assert_eq!(request.uri.split('?').next(), Some("/api/v1/query"));
+        assert!(request.body.contains("query=") && request.body.contains("timeout="), "{}", request.body);
+        assert!(request.user_agent.as_deref().is_some_and(|agent| agent.starts_with("sts-plus/")));
+    }
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_pair_is_sent_as_basic() {
+    let pair = [("username", "prom"), ("password", CANARY)];
+    let (scene, proxy) = behind(Access::Basic("prom".to_owned(), CANARY.to_owned()), &pair).await;
+    scene.release("app:2").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    assert!(proxy.seen().iter().all(|request| request.status == 200));
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn of_token_and_pair_the_token_wins_with_a_warning() {
+    let all = token("good");
+    let keys = [("token", all.as_str()), ("username", "prom"), ("password", CANARY)];
+    let (scene, proxy) = behind(Access::Bearer(all.clone()), &keys).await;
+    scene.release("app:2").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    let warnings = scene.until_events(Reason::TokenWins, 1).await;
+    assert_eq!(warnings[0].type_.as_deref(), Some("Warning"));
+    assert!(warnings[0].note.as_deref().is_some_and(|note| note.contains("prom") && note.contains("token")));
+    assert!(proxy.seen().iter().all(|request| request.status == 200));
+    scene.end().await;
+}
+
+#[rstest]
+#[tokio::test]
+async fn refused_credentials_hold_until_the_secret_is_mended(#[values(401, 403)] code: u16) {
+    let (scene, proxy) = behind(Access::Bearer(token("good")), &[("token", &token("bad"))]).await;
+    if code == 403 {
+        // A proxy that repeats what it was sent.
+        proxy.answer_with(403, &format!("no access with Bearer {}", token("bad")));
+    }
+    let born = scene.world().uids();
+    scene.release("app:2").await;
+    let held = scene.until("held", |world| is_held_for(world, Reason::PrometheusUnreachable)).await;
+    let message = held.status().message;
+    assert!(message.contains(&format!("HTTP {code}")) && message.contains("Secret prom"), "{message}");
+    // As often as would use up the tries.
+    scene.until_entries("three errors", |entries| errors(entries) >= 3).await;
+    assert!(scene.world().status().current.is_some_and(|current| current.tries == 0));
+    assert_eq!(scene.world().uids(), born, "no pod has moved");
+    rotate(&scene, &token("good")).await;
+    proxy.forward();
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_secret_changed_in_mid_rollout_is_used_without_a_restart() {
+    let (scene, proxy) = behind(Access::Bearer(token("first")), &[("token", &token("first"))]).await;
+    scene.release("app:2").await;
+    scene.until("the first pod is rolled", |world| world.partition() == Some(1)).await;
+    proxy.demand(Access::Bearer(token("second")));
+    scene.until("held", |world| is_held_for(world, Reason::PrometheusUnreachable)).await;
+    assert_eq!(scene.world().partition(), Some(1), "the next pod waits");
+    rotate(&scene, &token("second")).await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    assert_ne!(scene.world().partition(), Some(names::HOLD));
+    scene.end().await;
+}
