@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use sts_plus_api::{PhasedRolloutStatus, Reason, names};
+use sts_plus_api::{Phase, PhasedRolloutStatus, Reason, names};
 
 use super::{
     facts::Facts,
@@ -119,6 +119,10 @@ impl<'a> Draft<'a> {
 
     /// The outcome for a set that is ours.
     pub(crate) fn finish(mut self, facts: &Facts, stand: &Stand) -> Plan {
+        if self.observed.rollout.status.phase == Phase::Paused && stand.phase != Phase::Paused {
+            // Paused time is no time without progress.
+            self.status.last_progress_time = self.status.last_progress_time.map(|_| self.now);
+        }
         let overdue = failure::overdue(&mut self, facts, stand);
         let stand = overdue.as_ref().unwrap_or(stand);
         self.tell_transition(stand);

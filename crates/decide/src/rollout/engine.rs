@@ -40,6 +40,9 @@ pub(crate) fn roll<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
 fn unseen<'a>(mut draft: Draft<'a>, set: &'a SetView, must_claim: bool) -> Plan {
     let known = draft.status.target_revision.clone().unwrap_or_default();
     let facts = Facts::new(set, &draft.observed.pods, &known, draft.now);
+    if must_claim && is_held_for(&draft, set) {
+        return draft.unchanged();
+    }
     if must_claim {
         draft.set_partition(set, &known, Partition::HOLD);
         let stand = Stand::new(
@@ -63,6 +66,13 @@ fn unseen<'a>(mut draft: Draft<'a>, set: &'a SetView, must_claim: bool) -> Plan 
         return draft.finish(&facts, &stand);
     }
     draft.unchanged()
+}
+
+/// True if the claim and the full hold are written already.
+fn is_held_for(draft: &Draft, set: &SetView) -> bool {
+    lifecycle::claimed_by(set) == Some(draft.name())
+        && set.partition == Some(names::HOLD)
+        && !set.annotations.contains_key(names::HOLD_SWITCH)
 }
 
 /// Takes a set. Pods that have all reached the wanted revision are at rest; otherwise everything is held.
@@ -127,6 +137,8 @@ fn undo_drift(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
             facts.wanted,
             asked.0
         );
+        // A person's word ends a failed cycle, or its hold would take the word back.
+        draft.status.current = None;
         draft.warn(Reason::PartitionAllowed, &note);
         return Some(Stand::new(Motion::Moving, Phase::Rolling, Reason::PartitionAllowed, note));
     }
@@ -148,7 +160,7 @@ fn seen_revision<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     if facts.replicas() == 0 {
         return no_pods(draft, facts);
     }
-    if draft.status.previous_revision.is_none() {
+    if draft.status.previous_revision.is_none() && facts.pods().next().is_some() {
         draft.status.previous_revision = Some(memory::last_good_from_pods(facts).to_owned());
     }
     let rolled = facts.off().next().is_none();
@@ -156,6 +168,9 @@ fn seen_revision<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     let strayed = !rolled && memory::is_settled(&draft.status);
     if is_news || strayed {
         return begin(draft, facts);
+    }
+    if step::forget_used_approval(&mut draft, facts) {
+        return draft.unchanged();
     }
     failure::honour_retry(&mut draft, facts);
     announce_births(&mut draft, facts);
@@ -235,15 +250,15 @@ fn all_at_revision<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     }
     let index = last_rolled(&draft, facts);
     let healthy = facts.obstacle(&[]).is_none();
+    if healthy && facts.has_flipped() && facts.partition() != resting {
+        // Hold first, status second; and only after the flip, or a dying pod would come back at the old revision.
+        draft.set_partition(facts.set, facts.wanted, resting);
+    }
     if draft.observed.rollout.spec.paused {
         return finish_paused(draft, facts);
     }
     if healthy && !facts.has_flipped() {
         return step::await_flip(draft, facts, index);
-    }
-    if healthy && facts.partition() < resting {
-        // Hold first, status second; and only after the flip, or a dying pod would come back at the old revision.
-        draft.set_partition(facts.set, facts.wanted, resting);
     }
     if healthy && !draft.observed.rollout.spec.check.final_check {
         return step::complete(draft, facts);
@@ -290,7 +305,9 @@ fn in_motion<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
         }
         return finish_paused(draft, facts);
     }
-    repair::note_health(&mut draft, facts);
+    if let Some(stand) = repair::note_health(&mut draft, facts) {
+        return draft.finish(facts, &stand);
+    }
     if let Some(stand) = repair::next(&mut draft, facts) {
         return draft.finish(facts, &stand);
     }
@@ -322,9 +339,10 @@ fn preflight<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, exempt: &[PodIndex]) -
 fn last_rolled(draft: &Draft, facts: &Facts) -> PodIndex {
     let rolled = draft.status.current.as_ref().filter(|current| matches!(current.step, Step::Pod | Step::Final));
     let at_revision = |index: &PodIndex| facts.pod(*index).is_some_and(|pod| facts.is_wanted(pod));
-    rolled
-        .map(|current| PodIndex(current.index))
-        .filter(at_revision)
+    // The patch of a step says it before the status does, which a crash may have kept from being written.
+    let opened = memory::opened(facts).filter(at_revision);
+    opened
+        .or_else(|| rolled.map(|current| PodIndex(current.index)).filter(at_revision))
         .or_else(|| facts.lowest_wanted())
         .unwrap_or(PodIndex(0))
 }

@@ -74,6 +74,12 @@ impl<'a> Facts<'a> {
         self.pods().filter(|(_, pod)| !self.is_wanted(pod))
     }
 
+    /// A Ready pod that carries another revision than the wanted one, also one that is to go because of its index.
+    pub(crate) fn old_ready(&self) -> Option<&'a PodView> {
+        let inside = self.pods().map(|(_, pod)| pod);
+        inside.chain(self.condemned.iter().copied()).find(|pod| !self.is_wanted(pod) && is_ready(pod))
+    }
+
     /// The lowest index whose pod carries the wanted revision.
     pub(crate) fn lowest_wanted(&self) -> Option<PodIndex> {
         self.pods().find(|(_, pod)| self.is_wanted(pod)).map(|(index, _)| index)
@@ -156,9 +162,15 @@ impl<'a> Facts<'a> {
     pub(crate) fn most_common_revision(&self) -> Option<&'a str> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for (_, pod) in self.pods() {
-            *counts.entry(pod.revision.as_deref()?).or_default() += 1;
+            if let Some(revision) = pod.revision.as_deref() {
+                *counts.entry(revision).or_default() += 1;
+            }
         }
-        counts.into_iter().max_by_key(|(_, count)| *count).map(|(revision, _)| revision)
+        // Of two that are as common, the one that is not wanted: the other choice would open the gate.
+        counts
+            .into_iter()
+            .max_by_key(|(revision, count)| (*count, *revision != self.wanted))
+            .map(|(revision, _)| revision)
     }
 
     pub(crate) fn carries(&self, revision: &str) -> bool {

@@ -1,6 +1,6 @@
 //! When checks fail: hold, pause, go back, or go on; rejected revisions; and what a person's retry does.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use sts_plus_api::{Current, OnFailure, Phase, Reason, Step, names};
 
 use super::{
@@ -56,13 +56,18 @@ fn policy(draft: &Draft, facts: &Facts, current: &Current) -> OnFailure {
     let can_go_back = current.step != Step::Preflight && !facts.has_flipped() && draft.last_good(facts) != facts.wanted;
     match wanted {
         OnFailure::Rollback if !can_go_back => OnFailure::Hold,
+        // Checks may be ignored, pods may not: one pod per step, and complete only when all are there.
+        OnFailure::Proceed if facts.in_flight().is_some() => OnFailure::Hold,
+        OnFailure::Proceed if current.step == Step::Final && facts.obstacle(&[]).is_some() => OnFailure::Hold,
         other => other,
     }
 }
 
 /// While failed the partition is the full hold, so that a scale-up starts pods on the current revision.
 pub(crate) fn hold_while_failed(draft: &mut Draft, facts: &Facts, current: &Current) {
-    if current.failed && !facts.has_flipped() && facts.partition() != Partition::HOLD && !draft.has_actions() {
+    let opened = facts.in_flight().is_some();
+    if current.failed && !opened && !facts.has_flipped() && facts.partition() != Partition::HOLD && !draft.has_actions()
+    {
         draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
     }
 }
@@ -126,7 +131,8 @@ pub(crate) fn rejected(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
         return None;
     }
     draft.status.current = None;
-    if facts.partition() != Partition::HOLD {
+    // What a person has allowed (break-glass) is not taken back while its pods are on their way.
+    if facts.partition() != Partition::HOLD && facts.in_flight().is_none() && !facts.has_flipped() {
         draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
     }
     Some(rejected_stand(facts))
@@ -152,12 +158,17 @@ pub(crate) fn roll_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     let last_good = draft.last_good(facts);
     let moving = |message: String| Stand::new(Motion::Moving, Phase::RollingBack, Reason::RollingBack, message);
     let stuck = |message: String| Stand::new(Motion::Stalled, Phase::RollingBack, Reason::RollingBack, message);
+    let begun = started(&mut draft);
     if facts.partition() != Partition::HOLD {
         draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
         let message = format!("pods of {} go back to {last_good}; the partition is raised first", facts.wanted);
         return draft.finish(facts, &moving(message));
     }
-    let stranger = facts.off().find(|(_, pod)| pod.revision.as_deref() != Some(&last_good) && !pod.deleting);
+    // What is made under the full hold comes back at the current revision, unless the control plane is broken.
+    let came_back_wrong = |pod: &PodView| facts.is_wanted(pod) && begun.is_some_and(|begun| pod.created > begun);
+    let strange =
+        |pod: &PodView| came_back_wrong(pod) || (!facts.is_wanted(pod) && pod.revision.as_deref() != Some(&last_good));
+    let stranger = facts.pods().find(|(_, pod)| strange(pod) && !pod.deleting);
     if let Some((_, pod)) = stranger {
         let carried = pod.revision.as_deref().unwrap_or("no revision");
         let message = format!("{} carries {carried} and not {last_good}; the rollback is stopped and held", pod.name);
@@ -183,6 +194,15 @@ pub(crate) fn roll_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     }
     let message = format!("{} pods of {} go back to {last_good}", rolled.len(), facts.wanted);
     draft.finish(facts, &moving(message))
+}
+
+/// When the full hold of this rollback was seen first; `None` if that is now.
+fn started(draft: &mut Draft) -> Option<Timestamp> {
+    let now = draft.now;
+    let current = draft.status.current.as_mut()?;
+    let begun = current.since;
+    current.since = begun.or(Some(now));
+    begun
 }
 
 /// Broken pods first, and they do not wait; a Ready one only while everything else is available.

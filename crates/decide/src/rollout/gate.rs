@@ -101,10 +101,11 @@ fn start_clock(draft: &Draft, facts: &Facts, current: &mut Current) {
     }
 }
 
-/// The try that was just made, if it belongs to this cycle.
+/// The try that was just made, if it belongs to this cycle and was made since its pods are all there.
 fn answer<'a>(draft: &Draft<'a>, facts: &Facts, current: &Current) -> Option<&'a Try> {
     let key = key(facts, current);
-    draft.observed.tried.as_ref().filter(|tried| tried.request == key)
+    let since = current.since.unwrap_or(Timestamp::MAX);
+    draft.observed.tried.as_ref().filter(|tried| tried.request == key && tried.time >= since)
 }
 
 fn key(facts: &Facts, current: &Current) -> CheckKey {
@@ -190,7 +191,9 @@ fn go_on<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, mut current: Current) -> P
         _ => SignedDuration::from_secs(i64::from(draft.observed.rollout.spec.check.initial_delay_seconds)),
     };
     let due = current.next_check_time.unwrap_or_else(|| later(since, delay));
-    if due <= draft.now && !draft.has_actions() && draft.observed.tried.is_none() {
+    // An answer counts only for pods that were there before the question, so that is written down first.
+    let is_noted = draft.observed.rollout.status.current.as_ref().is_some_and(|noted| noted.since == current.since);
+    if due <= draft.now && is_noted && !draft.has_actions() && draft.observed.tried.is_none() {
         let variables = variables(&draft, facts, &current);
         return draft.ask(CheckRequest { key: key(facts, &current), variables });
     }

@@ -58,6 +58,17 @@ pub(crate) fn accept(observed: &Observed) -> Result<&SetView, Stand> {
             ),
         );
     }
+    let is_released = set.annotations.get(names::RELEASE).is_some_and(|release| release == "true");
+    if is_released && claimed_by(set) != Some(&observed.rollout.name) {
+        return refuse(
+            Phase::Blocked,
+            Reason::Released,
+            format!(
+                "StatefulSet {name} was let go by the annotation {}; remove the annotation, and it is held again",
+                names::RELEASE
+            ),
+        );
+    }
     match &set.strategy {
         Strategy::RollingUpdate => Ok(set),
         Strategy::Other(kind) => refuse(
@@ -190,17 +201,19 @@ fn release(draft: &mut Draft, set: &SetView) {
 fn is_rolling(draft: &Draft, set: &SetView) -> bool {
     let wanted = set.update_revision.as_deref().unwrap_or_default();
     let unseen = set.observed_generation < set.generation;
-    let is_target = draft.status.target_uid.as_deref() == Some(&set.uid);
+    let is_known = draft.status.target_uid.as_deref() == Some(&set.uid);
+    // The pods that were read belong to the present target; those of a former one are not known.
+    let has_pods = draft.observed.rollout.spec.target_ref == set.name;
     let pods_differ = || {
         let facts = Facts::new(set, &draft.observed.pods, wanted, draft.now);
         facts.off().next().is_some()
     };
-    let in_progress = is_target && !memory::is_settled(&draft.status) && draft.status.target_revision.is_some();
+    let in_progress = is_known && !memory::is_settled(&draft.status) && draft.status.target_revision.is_some();
     let exempt = set.annotations.get(names::HOLD_SWITCH).is_some_and(|switch| switch == "off");
     !exempt
         && (unseen
             || in_progress
             || set.current_revision != set.update_revision
             || facts::partition(set) == Partition::HOLD
-            || pods_differ())
+            || (has_pods && pods_differ()))
 }

@@ -5,7 +5,10 @@ use jiff::Timestamp;
 use sts_plus_api::{Passed, PhasedRolloutStatus, names};
 
 use super::facts::Facts;
-use crate::{SetView, units::Partition};
+use crate::{
+    SetView,
+    units::{Partition, PodIndex},
+};
 
 const KEPT_REJECTIONS: usize = 10;
 
@@ -31,7 +34,9 @@ pub(crate) fn bind(status: &mut PhasedRolloutStatus, set: &SetView) {
 /// The last good revision as far as the pods tell: at a claim, at the end of skipCheck, and after 0 replicas.
 pub(crate) fn last_good_from_pods<'a>(facts: &Facts<'a>) -> &'a str {
     let current = facts.set.current_revision.as_deref().filter(|current| facts.carries(current));
-    current.or_else(|| facts.most_common_revision()).unwrap_or(facts.wanted)
+    // Without pods: what the controller will make below the hold.
+    let to_be = facts.set.current_revision.as_deref();
+    current.or_else(|| facts.most_common_revision()).or(to_be).unwrap_or(facts.wanted)
 }
 
 /// Starts over for the wanted revision: counters and verdicts of any other are void.
@@ -78,6 +83,13 @@ pub(crate) fn reject(status: &mut PhasedRolloutStatus, revision: &str) {
     status.rejected_revisions.push(revision.to_owned());
     let surplus = status.rejected_revisions.len().saturating_sub(KEPT_REJECTIONS);
     status.rejected_revisions.drain(..surplus);
+}
+
+/// The index that was opened last for the wanted revision, if the partition still stands there.
+pub(crate) fn opened(facts: &Facts) -> Option<PodIndex> {
+    let (revision, partition) = written(facts.set)?;
+    let is_index = (0..facts.replicas()).contains(&partition.0);
+    (is_index && revision == facts.wanted && partition == facts.partition()).then_some(PodIndex(partition.0))
 }
 
 /// The partition that the operator wrote last, and for which revision.

@@ -16,15 +16,28 @@ use crate::{
     units::{Partition, PodIndex},
 };
 
-/// Begins and ends the time in which there is no availability to protect: no pod is Ready at all (§10).
-pub(crate) fn note_health(draft: &mut Draft, facts: &Facts) {
-    let old_ready = facts.off().any(|(_, pod)| is_ready(pod));
-    let any_broken = facts.off().any(|(_, pod)| facts.is_broken(pod));
-    if old_ready {
-        draft.status.never_healthy = false;
-    } else if facts.count_ready() == 0 && any_broken {
-        draft.status.never_healthy = true;
+/// Begins and ends the time in which there is no availability to protect: no pod is Ready at all (§10). A pod on the old
+/// revision that becomes Ready ends it, and what was opened is held again.
+pub(crate) fn note_health(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
+    let old_ready = facts.old_ready();
+    let Some(pod) = old_ready else {
+        draft.status.never_healthy |= facts.count_ready() == 0 && is_down(facts);
+        return None;
+    };
+    if !std::mem::take(&mut draft.status.never_healthy) || facts.in_flight().is_none() {
+        return None;
     }
+    draft.status.current = None;
+    draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+    let message = format!("{} is Ready on the old revision; held for the checks of {}", pod.name, facts.wanted);
+    Some(Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
+}
+
+/// Every pod on an old revision is broken. One that is leaving, starting, or about to be made anew may still be healthy.
+fn is_down(facts: &Facts) -> bool {
+    let Some((lowest, _)) = facts.off().next() else { return false };
+    let below = (0..lowest.0).map(PodIndex);
+    facts.off().all(|(_, pod)| facts.is_broken(pod)) && below.map(|index| facts.pod(index)).all(|pod| pod.is_some())
 }
 
 /// Indexes that need not be available: broken pods of a set that was never healthy.
@@ -39,7 +52,7 @@ pub(crate) fn next(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
     let Some(lowest) = repair.candidates.first().copied() else {
         return close(draft, facts);
     };
-    if repair.is_blocked_by_good_pod(lowest) {
+    if repair.is_blocked_by_good_pod(draft, lowest) {
         return repair.replace_under_hold(draft);
     }
     if let Some(broken) = repair.first_broken() {
@@ -75,6 +88,8 @@ struct Repair<'f, 'a> {
     is_revert: bool,
     /// In ascending order.
     candidates: Vec<PodIndex>,
+    /// Indexes that need not be available: candidates, and broken pods of a set that was never healthy.
+    waived: Vec<PodIndex>,
 }
 
 impl<'f, 'a> Repair<'f, 'a> {
@@ -93,8 +108,9 @@ impl<'f, 'a> Repair<'f, 'a> {
                 || (left_good && (facts.is_broken(pod) || !has_passed(*index, pod)))
                 || (all_broken && facts.is_broken(pod))
         };
-        let candidates = facts.off().filter(is_candidate).map(|(index, _)| index).collect();
-        Self { facts, last_good, is_revert, candidates }
+        let candidates: Vec<_> = facts.off().filter(is_candidate).map(|(index, _)| index).collect();
+        let waived = exempt(draft, facts).into_iter().chain(candidates.iter().copied()).collect();
+        Self { facts, last_good, is_revert, candidates, waived }
     }
 
     fn pod(&self, index: PodIndex) -> Option<&'a PodView> {
@@ -105,22 +121,34 @@ impl<'f, 'a> Repair<'f, 'a> {
         self.candidates.iter().filter_map(|index| self.pod(*index)).find(|pod| self.facts.is_broken(pod))
     }
 
-    /// A pod above the lowest candidate that is still on the last good revision must not be opened with it.
-    fn is_blocked_by_good_pod(&self, lowest: PodIndex) -> bool {
+    /// A pod above the lowest candidate that is still on the last good revision must not be opened with it, nor a slot that is
+    /// not filled yet: its pod would start on the wanted revision.
+    fn is_blocked_by_good_pod(&self, draft: &Draft, lowest: PodIndex) -> bool {
         let on_good = |pod: &PodView| pod.revision.as_deref() == Some(&self.last_good);
-        !self.is_revert
-            && self.facts.off().any(|(index, pod)| index > lowest && on_good(pod) && !self.candidates.contains(&index))
+        let above = lowest.0.saturating_add(1)..self.facts.replicas();
+        let unborn = |index: PodIndex| self.pod(index).is_none() && !self.facts.partition().opens(index);
+        let good = || {
+            let mut off = self.facts.off();
+            off.any(|(index, pod)| index > lowest && on_good(pod) && !self.candidates.contains(&index))
+        };
+        let would_be_good = !draft.status.never_healthy && self.comes_back_good();
+        !self.is_revert && (good() || (would_be_good && above.map(PodIndex).any(unborn)))
     }
 
-    /// Nothing is opened: candidates come back at the last good revision, while that is the current one.
+    /// What is made under the hold starts on the last good revision.
+    fn comes_back_good(&self) -> bool {
+        self.facts.set.current_revision.as_deref() == Some(&self.last_good)
+    }
+
+    /// Nothing is opened: candidates come back at the current revision, which must be the last good or the wanted one.
     fn replace_under_hold(&self, draft: &mut Draft) -> Option<Stand> {
-        if self.facts.set.current_revision.as_deref() != Some(&self.last_good) {
+        if !self.comes_back_good() && !self.facts.has_flipped() {
             return None;
         }
         if self.facts.partition() != Partition::HOLD {
             self.remember(draft);
             draft.set_partition(self.facts.set, self.facts.wanted, Partition::HOLD);
-            return Some(repairing(format!("held; failed pods come back at {}", self.last_good)));
+            return Some(repairing("held; failed pods come back at the current revision".to_owned()));
         }
         let healthy = || self.candidates.first().filter(|_| self.facts.obstacle(&self.candidates).is_none());
         let leaving = self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting);
@@ -145,13 +173,23 @@ impl<'f, 'a> Repair<'f, 'a> {
     fn step(&self, draft: &mut Draft, lowest: PodIndex) -> Stand {
         let in_flight = self.facts.off().map(|(index, _)| index).find(|index| self.facts.partition().opens(*index));
         let next = self.facts.off().map(|(index, _)| index).rfind(|index| *index >= lowest);
+        if let Some(pod) = in_flight.and_then(|index| self.pod(index)).filter(|pod| self.is_left_standing(pod)) {
+            return self.delete(draft, pod);
+        }
         let (Some(next), None) = (next, in_flight) else { return self.wait(draft) };
         let leaving = self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting);
-        if leaving || self.facts.obstacle(&self.candidates).is_some() {
+        if leaving || self.facts.obstacle(&self.waived).is_some() {
             return self.wait(draft);
         }
         self.open(draft, Partition::opening(next));
         repairing(format!("partition {}: {} is replaced without checks", next.0, self.facts.pod_name(next)))
+    }
+
+    /// An opened pod that the controller does not replace: a broken one with 1.35.0–1.35.3, and a healthy one while another pod uses
+    /// up maxUnavailable from 1.35 on (native-statefulset B9).
+    fn is_left_standing(&self, pod: &PodView) -> bool {
+        let all = self.facts.obstacle(&[]).is_some() && self.facts.obstacle(&self.waived).is_none();
+        self.facts.is_broken(pod) || (self.facts.set.parallel && is_ready(pod) && all)
     }
 
     fn open(&self, draft: &mut Draft, partition: Partition) {
@@ -172,7 +210,7 @@ impl<'f, 'a> Repair<'f, 'a> {
 
     fn wait(&self, draft: &mut Draft) -> Stand {
         self.remember(draft);
-        match self.facts.obstacle(&self.candidates) {
+        match self.facts.obstacle(&self.waived) {
             Some(obstacle) if obstacle.is_broken() => {
                 let what = obstacle.describe(self.facts);
                 Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("the repair waits: {what}"))
@@ -195,7 +233,9 @@ fn repairing(message: String) -> Stand {
 
 /// In a normal step: the pod that was opened is stuck on its old revision, which `OrderedReady` never replaces (§6).
 pub(crate) fn unstick(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
-    let opened = |(index, pod): &(PodIndex, &PodView)| facts.partition().opens(*index) && facts::is_stuck(pod);
+    let never_healthy = draft.status.never_healthy;
+    let is_in_the_way = |pod: &PodView| facts::is_stuck(pod) || (never_healthy && facts.is_broken(pod));
+    let opened = |(index, pod): &(PodIndex, &PodView)| facts.partition().opens(*index) && is_in_the_way(pod);
     let (_, pod) = facts.off().find(opened)?;
     Some(delete_stuck(draft, facts, pod))
 }

@@ -10,7 +10,7 @@ use super::{
     report::{Motion, Stand},
 };
 use crate::{
-    Action, EventTarget, Plan, Severity,
+    Action, EventTarget, Plan, PodView, Severity,
     units::{Partition, PodIndex},
 };
 
@@ -69,6 +69,17 @@ fn approval(draft: &Draft, facts: &Facts, next: PodIndex) -> bool {
     given.is_some_and(|given| *given == format!("{}/{}", facts.wanted, next.0))
 }
 
+/// An approval whose step was made, but which a crash kept from being removed with it.
+pub(crate) fn forget_used_approval(draft: &mut Draft, facts: &Facts) -> bool {
+    let used = |(index, pod): (PodIndex, &PodView)| approval(draft, facts, index) && facts.is_wanted(pod);
+    if !facts.pods().any(used) {
+        return false;
+    }
+    draft.act(Action::ConsumeAnnotation(names::APPROVE));
+    draft.wake_now();
+    true
+}
+
 fn awaits_approval(draft: &Draft, facts: &Facts, next: PodIndex) -> Option<Stand> {
     let spec = &draft.observed.rollout.spec;
     if !spec.pause_before.contains(&next.0) || draft.status.never_healthy || approval(draft, facts, next) {
@@ -93,11 +104,10 @@ pub(crate) fn wait<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, index: PodIndex,
     if let Some(stand) = repair::unstick(&mut draft, facts) {
         return draft.finish(facts, &stand);
     }
-    let mut current =
-        match draft.status.current.take().filter(|current| matches!(current.step, Step::Pod | Step::Final)) {
-            Some(current) => current,
-            None => gate::fresh(facts, Step::Pod, index),
-        };
+    let opened = memory::opened(facts).unwrap_or(index);
+    let is_this = |current: &Current| matches!(current.step, Step::Pod | Step::Final) && current.index == opened.0;
+    let noted = draft.status.current.take().filter(is_this);
+    let mut current = noted.unwrap_or_else(|| gate::fresh(facts, Step::Pod, opened));
     current.since = None;
     if let Some(obstacle) = facts.obstacle(exempt) {
         return gate::obstructed(draft, facts, current, obstacle);
