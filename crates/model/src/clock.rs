@@ -1,9 +1,6 @@
 //! Who acts when: everything that has something to do acts, then time goes on to the next moment at which something is due.
 
-use crate::{
-    operator::Stop,
-    world::World,
-};
+use crate::{operator::Stop, world::World};
 
 /// Rounds in one moment after which it is clear that somebody never rests.
 const RESTLESS: usize = 300;

@@ -12,9 +12,15 @@ impl World {
         let mut ready = Vec::new();
         let mut changed = false;
         for set in self.sets.values_mut() {
-            let before = set.pods.len();
-            set.pods.retain(|_, pod| pod.gone_at.is_none_or(|at| at > now));
-            changed |= set.pods.len() != before;
+            let range: Vec<i32> = set.ordinals().collect();
+            let gone = set.pods.iter().filter(|(_, pod)| pod.gone_at.is_some_and(|at| at <= now));
+            for ordinal in gone.map(|(ordinal, _)| *ordinal).collect::<Vec<_>>() {
+                set.pods.remove(&ordinal);
+                changed = true;
+                if !range.contains(&ordinal) {
+                    self.ledger.condemned(&set.name, ordinal);
+                }
+            }
             for (ordinal, pod) in &mut set.pods {
                 if becomes_ready(pod) == Some(true) && pod.due() <= now {
                     (pod.ready, pod.since) = (true, now);
@@ -39,9 +45,10 @@ impl World {
         };
         let pods = self.sets.values().flat_map(|set| set.pods.values());
         // A pod that becomes stuck or available is news as well.
-        let available = self.sets.values().flat_map(|set| {
-            set.pods.values().filter(|pod| pod.ready).map(|pod| pod.since + i64::from(set.min_ready))
-        });
+        let available = self
+            .sets
+            .values()
+            .flat_map(|set| set.pods.values().filter(|pod| pod.ready).map(|pod| pod.since + i64::from(set.min_ready)));
         pods.filter_map(next).chain(available).filter(|at| *at > self.now).min()
     }
 }

@@ -1,7 +1,7 @@
 //! The native StatefulSet controller, pods, users and faults as a state machine over the shipped decide code.
 //!
 //! `world` holds the objects, `native` restates the StatefulSet controller (rows B1–B7 and O1–O41 of the project's notes on it),
-//! `kubelet` lets pods live and die, `users` writes as people and GitOps do (through the admission policy, if it is on), `operator`
+//! `kubelet` lets pods live and die, `users` writes as people and `GitOps` do (through the admission policy, if it is on), `operator`
 //! observes, asks `sts_plus_decide::decide` and applies, `clock` puts it all in turn, and `rules` watches that no pod leaves the
 //! last good revision without the checks it needs. No IO and no real clock: the same steps give the same world.
 

@@ -53,13 +53,15 @@ impl World {
     fn revisions(&mut self, set: &mut Set) -> SetStatus {
         let update = set.wanted();
         set.revisions.insert(update.clone());
+        if set.status.update.as_ref() != Some(&update) {
+            self.ledger.template_changed(&set.name);
+        }
         let current = set.status.current.clone().filter(|current| set.revisions.contains(current));
         let current = current.unwrap_or_else(|| update.clone());
         // History keeps the current one, the update one, and what some pod still carries (a limit of 0, the worst case).
         let pods = &set.pods;
-        set.revisions.retain(|kept| {
-            *kept == current || *kept == update || pods.values().any(|pod| pod.revision == *kept)
-        });
+        set.revisions
+            .retain(|kept| *kept == current || *kept == update || pods.values().any(|pod| pod.revision == *kept));
         SetStatus {
             observed_generation: set.generation,
             current: Some(current),
@@ -142,10 +144,9 @@ impl World {
     /// B5: the update section, by version.
     fn update(&mut self, set: &mut Set, status: &mut SetStatus) {
         let doomed = match (self.native, set.parallel) {
-            (Loop::GateOff, _) => self.one_at_a_time(set, status),
             (Loop::Gate135, _) => self.within_budget(set, status),
             (Loop::Gate137, true) => self.two_phases(set, status),
-            (Loop::Gate137, false) => self.one_at_a_time(set, status),
+            (Loop::GateOff, _) | (Loop::Gate137, false) => self.one_at_a_time(set, status),
         };
         for ordinal in doomed {
             self.evict(set, ordinal, Who::Native);
@@ -188,9 +189,7 @@ impl World {
     }
 
     fn unavailable(&self, set: &Set) -> usize {
-        set.ordinals()
-            .filter(|o| set.pods.get(o).is_none_or(|pod| !pod.is_available(set.min_ready, self.now)))
-            .count()
+        set.ordinals().filter(|o| set.pods.get(o).is_none_or(|pod| !pod.is_available(set.min_ready, self.now))).count()
     }
 
     /// B6: only counters are read, neither the partition nor availability.
@@ -221,7 +220,8 @@ fn off<'a>(set: &'a Set, status: &'a SetStatus) -> impl Iterator<Item = (i32, &'
 fn count(set: &Set, status: &mut SetStatus) {
     let pods: &BTreeMap<i32, Pod> = &set.pods;
     let number = |is: &dyn Fn(&Pod) -> bool| i32::try_from(pods.values().filter(|pod| is(pod)).count()).unwrap_or(0);
-    let staying = |pod: &Pod, revision: &Option<String>| pod.gone_at.is_none() && revision.as_ref() == Some(&pod.revision);
+    let staying =
+        |pod: &Pod, revision: &Option<String>| pod.gone_at.is_none() && revision.as_ref() == Some(&pod.revision);
     status.replicas = number(&|_| true);
     status.ready = number(&|pod| pod.ready);
     let (current, update) = (status.current.clone(), status.update.clone());

@@ -28,13 +28,14 @@ impl World {
     pub fn observe(&self, rollout: &str) -> Option<Observed> {
         let own = self.rollouts.get(rollout)?;
         let target = self.sets.get(&own.spec.target_ref);
-        let rivals = self.rollouts.values().filter(|other| {
-            other.name != own.name && other.spec.target_ref == own.spec.target_ref && !other.deleting
-        });
-        let claims = |set: &&Set| {
-            set.name != own.spec.target_ref && set.annotations.get(names::CLAIM) == Some(&own.name)
-        };
-        let problem = ConfigProblem { reason: Reason::InvalidQuery, message: "spec.check.query.expr: parse error".into() };
+        let rivals = self
+            .rollouts
+            .values()
+            .filter(|other| other.name != own.name && other.spec.target_ref == own.spec.target_ref && !other.deleting);
+        let claims =
+            |set: &&Set| set.name != own.spec.target_ref && set.annotations.get(names::CLAIM) == Some(&own.name);
+        let problem =
+            ConfigProblem { reason: Reason::InvalidQuery, message: "spec.check.query.expr: parse error".into() };
         Some(Observed {
             rollout: self.rollout_view(own),
             rivals: rivals.map(|r| Rival { name: r.name.clone(), created: stamp(r.created) }).collect(),
@@ -134,8 +135,8 @@ impl World {
             }
             wrote += 1;
         }
-        let own = self.rollouts.get(rollout)?;
-        if own.status != plan.status {
+        // The object is gone with its finalizer; its events are told all the same.
+        if self.rollouts.get(rollout).is_some_and(|own| own.status != plan.status) {
             self.may_write(wrote, stop)?;
             self.judge_status(observed, &plan.status);
             let ready = plan.status.conditions.iter().find(|condition| condition.type_ == "Ready");

@@ -15,6 +15,8 @@ pub struct Ledger {
     books: BTreeMap<String, Book>,
     /// Broken rules, one sentence each.
     pub breaches: Vec<String>,
+    /// True if nothing is promised about pods, because the admission policy is off.
+    pub without_policy: bool,
     /// True if the operator works on old pictures, so that a pod may have fallen ill since.
     pub stale: bool,
 }
@@ -56,7 +58,9 @@ impl Ledger {
     }
 
     fn breach(&mut self, sentence: String) {
-        self.breaches.push(sentence);
+        if !self.without_policy {
+            self.breaches.push(sentence);
+        }
     }
 
     pub(crate) fn deleted(&mut self, set: &str, ordinal: i32, revision: &str) {
@@ -153,7 +157,7 @@ impl World {
         }
         let spec = &observed.rollout.spec;
         let let_go = spec.skips_checks() || observed.rollout.deleting || spec.target_ref != before.name;
-        if let_go || self.may_repair(&set, &opened) || self.never_healthy(&set, &opened) {
+        if let_go || self.may_repair(&set, &opened) || Self::never_healthy(&set, &opened) {
             self.ledger.allow(&set.name, &wanted, opened.into_iter());
             return;
         }
@@ -173,7 +177,8 @@ impl World {
         let first = !set.pods.values().any(|pod| pod.revision == set.wanted());
         let waived = (first && !check.preflight) || check.on_failure == OnFailure::Proceed;
         let (of, streak) = self.ledger.streak(&set.name);
-        let off_below = |index: &i32| set.pods.get(&(index + set.start)).is_some_and(|pod| pod.revision != set.wanted());
+        let off_below =
+            |index: &i32| set.pods.get(&(index + set.start)).is_some_and(|pod| pod.revision != set.wanted());
         let higher = (opened.first().copied().unwrap_or(0) + 1..set.replicas).find(off_below);
         match () {
             () if opened.len() > 1 => Some(format!("{} pods at once", opened.len())),
@@ -195,7 +200,7 @@ impl World {
     }
 
     /// §10: no pod is Ready, and those that move are broken. Slots that the controller has not filled have nothing to lose.
-    fn never_healthy(&self, set: &Set, opened: &[i32]) -> bool {
+    fn never_healthy(set: &Set, opened: &[i32]) -> bool {
         let ill = |index: &i32| set.pods.get(&(index + set.start)).is_none_or(|pod| !pod.ready);
         !set.pods.values().any(|pod| pod.is_healthy() && pod.revision != set.wanted()) && opened.iter().all(ill)
     }

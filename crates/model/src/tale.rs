@@ -7,9 +7,9 @@ use std::fmt;
 pub enum Who {
     /// The StatefulSet controller.
     Native,
-    /// sts-plus.
+    /// `sts-plus`.
     Operator,
-    /// A person, GitOps, a drain.
+    /// A person, `GitOps`, a drain.
     User,
 }
 
@@ -109,11 +109,13 @@ impl Tale {
     }
 
     /// All of them, with their times.
+    #[must_use]
     pub fn lines(&self) -> impl DoubleEndedIterator<Item = &(i64, Deed)> {
         self.lines.iter()
     }
 
     /// All of them.
+    #[must_use]
     pub fn deeds(&self) -> impl DoubleEndedIterator<Item = &Deed> {
         self.lines.iter().map(|(_, deed)| deed)
     }
@@ -127,7 +129,8 @@ impl Tale {
     #[must_use]
     pub fn story(&self) -> String {
         let first = self.lines.first().map_or(0, |(at, _)| *at);
-        self.lines.iter().map(|(at, deed)| format!("{:>4} {deed}\n", at - first)).collect()
+        let lines: Vec<_> = self.lines.iter().map(|(at, deed)| format!("{:>4} {deed}", at - first)).collect();
+        lines.join("\n")
     }
 
     /// As [`Tale::story`], with what statuses and events say.
@@ -135,9 +138,9 @@ impl Tale {
     pub fn long_story(&self) -> String {
         let first = self.lines.first().map_or(0, |(at, _)| *at);
         let line = |(at, deed): &(i64, Deed)| match deed {
-            Deed::Status(_, _, text) | Deed::Event(_, _, text) => format!("{:>4} {deed} | {text}\n", at - first),
-            _ => format!("{:>4} {deed}\n", at - first),
+            Deed::Status(_, _, text) | Deed::Event(_, _, text) => format!("{:>4} {deed} | {text}", at - first),
+            _ => format!("{:>4} {deed}", at - first),
         };
-        self.lines.iter().map(line).collect()
+        self.lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }

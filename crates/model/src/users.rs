@@ -1,4 +1,4 @@
-//! What people, GitOps, drains and accidents do. Writes to a StatefulSet go through the admission policies of sts-plus, if they are
+//! What people, `GitOps`, drains and accidents do. Writes to a StatefulSet go through the admission policies of sts-plus, if they are
 //! installed (admission-hold.md, O15, O33–O37).
 
 use std::collections::BTreeMap;
@@ -25,9 +25,6 @@ impl World {
             let (from, to) = (before.partition, after.partition);
             self.tell(Deed::Partition { set: name.to_owned(), from, to, who: Who::User });
             after.writer = Some("kubectl".to_owned());
-        }
-        if after.template != before.template {
-            self.ledger.template_changed(name);
         }
         if spec(&after) != spec(&before) {
             after.generation += 1;
@@ -79,10 +76,10 @@ impl World {
     /// A pod breaks and does not recover.
     pub fn break_pod(&mut self, name: &str, ordinal: i32) {
         self.tell(Deed::User(format!("{name}-{ordinal} breaks")));
-        self.ledger.disturbed(name);
         let now = self.now;
         if let Some(pod) = self.sets.get_mut(name).and_then(|set| set.pods.get_mut(&ordinal)) {
             pod.break_down(now);
+            self.ledger.disturbed(name);
         }
     }
 
@@ -91,7 +88,7 @@ impl World {
         self.tell(Deed::User(format!("{name}-{ordinal} recovers")));
         let now = self.now;
         if let Some(pod) = self.sets.get_mut(name).and_then(|set| set.pods.get_mut(&ordinal)) {
-            pod.health = Health::ReadyAfter(now - pod.since);
+            pod.health = Health::ReadyAfter(now - pod.since + 1);
         }
     }
 
@@ -181,5 +178,9 @@ fn spec(set: &Set) -> (u32, i32, i32, Option<i32>, i32, bool) {
 /// Annotations without those of sts-plus, for comparisons at the end.
 #[must_use]
 pub fn foreign_annotations(set: &Set) -> BTreeMap<String, String> {
-    set.annotations.iter().filter(|(name, _)| !name.starts_with("sts.plus/")).map(|(n, v)| (n.clone(), v.clone())).collect()
+    set.annotations
+        .iter()
+        .filter(|(name, _)| !name.starts_with("sts.plus/"))
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect()
 }

@@ -304,6 +304,7 @@ impl Set {
     }
 
     /// Ordinals inside the range of the spec.
+    #[must_use]
     pub fn ordinals(&self) -> impl DoubleEndedIterator<Item = i32> + use<> {
         self.start..self.start.saturating_add(self.replicas)
     }

@@ -118,8 +118,7 @@ fn rollback_acts_as_hold_during_preflight() {
 
 #[test]
 fn rollback_after_the_last_pod_needs_a_template() {
-    let mut world =
-        on_failure(world(Release { metric: Metric::FailAfter, ..GOOD }), OnFailure::Rollback);
+    let mut world = on_failure(world(Release { metric: Metric::FailAfter, ..GOOD }), OnFailure::Rollback);
     template(&mut world, 2);
     until_phase(&mut world, Phase::Failed);
     world.pass(60);

@@ -288,7 +288,7 @@ fn on_delete_and_back() {
     template(&mut world, 2);
     settle(&mut world);
     world.edit(SET, "RollingUpdate", |set| set.strategy = Strategy::RollingUpdate);
-    until_checked(&mut world, 2);
+    until(&mut world, |world| status(world).current.as_ref().is_some_and(|current| current.tries > 0));
     assert_eq!(uids(&world), before);
     completed(&mut world, 2);
 }

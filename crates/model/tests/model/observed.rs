@@ -122,14 +122,7 @@ fn numbered() -> Vec<Row> {
         },
         Row { name: "O7", replicas: 2, partition: 2, act: early_hold, layout: "0:1 1:2", ..ROW },
         Row { name: "O10", partition: 3, act: toggled, layout: "0:1 1:1 2:1", equal: true, ..ROW },
-        Row {
-            name: "O11 held",
-            start: 5,
-            partition: 6,
-            act: |w| template(w, 2),
-            layout: "5:1 6:1 7:1",
-            ..ROW
-        },
+        Row { name: "O11 held", start: 5, partition: 6, act: |w| template(w, 2), layout: "5:1 6:1 7:1", ..ROW },
         Row {
             name: "O11 open",
             start: 5,
@@ -310,11 +303,8 @@ fn the_model_does_what_was_observed() {
 /// B9: on 1.35.0 Parallel no longer heals a broken pod; on 1.37 broken pods go together.
 #[test]
 fn the_loops_of_the_versions_differ() {
-    let cases = [
-        (Loop::GateOff, "0:1 1:1 2:3 3:3"),
-        (Loop::Gate135, "0:1 1:1 2:1 3:2!"),
-        (Loop::Gate137, "0:1 1:1 2:3 3:3"),
-    ];
+    let cases =
+        [(Loop::GateOff, "0:1 1:1 2:3 3:3"), (Loop::Gate135, "0:1 1:1 2:1 3:2!"), (Loop::Gate137, "0:1 1:1 2:3 3:3")];
     for (native_loop, layout) in cases {
         let row = Row { replicas: 4, parallel: true, ..ROW };
         let mut world = native(&row);

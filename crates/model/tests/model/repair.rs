@@ -14,9 +14,7 @@ fn first_pod_fails_then(start: World, next: u32) -> World {
     let good = uids(&world)[..2].to_vec();
     template(&mut world, next);
     let repaired = set(&world).revision_of(next);
-    until(&mut world, |world| {
-        set(world).pods.get(&2).is_some_and(|pod| pod.revision == repaired && pod.is_healthy())
-    });
+    until(&mut world, |world| set(world).pods.get(&2).is_some_and(|pod| pod.revision == repaired && pod.is_healthy()));
     assert_eq!(uids(&world)[..2], good, "{}", world.tale.long_story());
     if next == 1 {
         completed(&mut world, 1);
@@ -100,7 +98,7 @@ fn a_broken_fix() {
             until_phase(&mut world, Phase::Failed);
             let good = uids(&world)[..2].to_vec();
             template(&mut world, last);
-            world.run(20, |_| false);
+            world.run(5, |_| false);
             assert_eq!(uids(&world)[..2], good, "{}", world.tale.long_story());
             completed(&mut world, last);
         }

@@ -52,8 +52,7 @@ fn the_rolled_pods_are_scaled_away() {
 /// An HPA reacts to the bad release: new pods start on the current revision while the rollout is Stalled.
 #[test]
 fn scaled_up_while_failed() {
-    let mut world =
-        with(world(Release { metric: Metric::FailAt(2), ..GOOD }), |spec| spec.check.preflight = false);
+    let mut world = with(world(Release { metric: Metric::FailAt(2), ..GOOD }), |spec| spec.check.preflight = false);
     template(&mut world, 2);
     until_phase(&mut world, Phase::Failed);
     world.scale(SET, 5);

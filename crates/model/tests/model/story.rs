@@ -1,6 +1,6 @@
 //! Short words for the tests.
 
-use sts_plus_api::{Phase, PhasedRolloutSpec, PhasedRolloutStatus};
+use sts_plus_api::{Phase, PhasedRolloutSpec, PhasedRolloutStatus, Step};
 use sts_plus_model::world::{ROLLOUT, SET};
 use sts_plus_model::{Deed, Ended, Health, Loop, Metric, Release, Set, Who, World};
 
@@ -77,7 +77,8 @@ pub fn until(world: &mut World, done: impl Fn(&World) -> bool) {
 /// Runs until the cycle of `index` in the ordinary steps has made a check.
 pub fn until_checked(world: &mut World, index: i32) {
     until(world, |world| {
-        status(world).current.as_ref().is_some_and(|current| current.index == index && current.tries > 0)
+        let current = status(world).current.as_ref().filter(|current| current.step == Step::Pod);
+        current.is_some_and(|current| current.index == index && current.tries > 0)
     });
 }
 
