@@ -195,9 +195,11 @@ pub struct CheckRecord {
     pub message: String,
     /// HTTP status of the answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i32>")]
     pub http_status: Option<u16>,
     /// Number of series in the answer.
     #[serde(default)]
+    #[schemars(with = "i32")]
     pub series_count: u32,
     /// Up to 3 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -40,7 +40,7 @@ fn cluster_role() -> Value {
             rule("apps", &["statefulsets"], &["get", "list", "watch", "patch"]),
             rule("", &["pods"], &["get", "list", "watch", "delete"]),
             rule("", &["secrets"], &["get"]),
-            rule("events.k8s.io", &["events"], &["create", "patch"]),
+            rule("events.k8s.io", &["events"], &["create"]),
             named_rule(
                 "admissionregistration.k8s.io",
                 &["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"],

@@ -37,25 +37,9 @@ pub fn crds() -> Result<Vec<Value>, Error> {
         .into_iter()
         .map(|mut crd| {
             crd.metadata.labels = serde_json::from_value(labels()).ok();
-            let mut crd = serde_json::to_value(crd)?;
-            drop_rust_formats(&mut crd);
-            Ok(crd)
+            Ok(serde_json::to_value(crd)?)
         })
         .collect()
-}
-
-/// Removes `format: uint32` and the like, which the API server does not know and warns about.
-fn drop_rust_formats(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            if fields.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
-                fields.remove("format");
-            }
-            fields.values_mut().for_each(drop_rust_formats);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_rust_formats),
-        _ => {}
-    }
 }
 
 /// Everything, in an order that one `kubectl apply -f -` can take: what others need comes first. The birth policy names the kind
