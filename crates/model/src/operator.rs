@@ -96,6 +96,15 @@ impl World {
         self.operate_on(rollout, observed, stop)
     }
 
+    /// One run for `rollout` that sees everything as it is but the status as it was before the last write.
+    pub fn operate_with_old_status(&mut self, rollout: &str) -> usize {
+        let Some(mut observed) = self.observe(rollout) else { return 0 };
+        if let Some(own) = self.rollouts.get(rollout) {
+            observed.rollout.status = own.older.clone();
+        }
+        self.operate_on(rollout, observed, Stop::Never)
+    }
+
     /// One run for `rollout` on `observed`, which may be an old picture.
     pub fn operate_on(&mut self, rollout: &str, mut observed: Observed, stop: Stop) -> usize {
         let mut plan = decide(&observed, stamp(self.now));
@@ -136,15 +145,11 @@ impl World {
             wrote += 1;
         }
         // The object is gone with its finalizer; its events are told all the same.
-        if self.rollouts.get(rollout).is_some_and(|own| own.status != plan.status) {
+        if self.rollouts.contains_key(rollout) && observed.rollout.status != plan.status {
             self.may_write(wrote, stop)?;
-            self.judge_status(observed, &plan.status);
-            let ready = plan.status.conditions.iter().find(|condition| condition.type_ == "Ready");
-            let reason = ready.map(|condition| condition.reason.clone()).unwrap_or_default();
-            let phase = format!("{:?}", plan.status.phase);
-            self.tell(Deed::Status(phase, reason, plan.status.message.clone()));
-            if let Some(own) = self.rollouts.get_mut(rollout) {
-                own.status = plan.status.clone();
+            if !self.write_status(rollout, observed, plan) {
+                self.tell(Deed::Refused);
+                return None;
             }
             wrote += 1;
         }
@@ -155,6 +160,22 @@ impl World {
             wrote += 1;
         }
         Some(wrote)
+    }
+
+    /// The status, refused if somebody else wrote it since it was read.
+    fn write_status(&mut self, rollout: &str, observed: &Observed, plan: &Plan) -> bool {
+        let Some(own) = self.rollouts.get_mut(rollout) else { return false };
+        if own.status != observed.rollout.status {
+            return false;
+        }
+        own.older = std::mem::replace(&mut own.status, plan.status.clone());
+        own.version += 1;
+        self.judge_status(observed, &plan.status);
+        let ready = plan.status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let reason = ready.map(|condition| condition.reason.clone()).unwrap_or_default();
+        let phase = format!("{:?}", plan.status.phase);
+        self.tell(Deed::Status(phase, reason, plan.status.message.clone()));
+        true
     }
 
     fn may_write(&mut self, wrote: usize, stop: Stop) -> Option<()> {
@@ -226,7 +247,8 @@ impl World {
             self.evict(&mut set, ordinal, Who::Operator);
         }
         self.sets.insert(set.name.clone(), set);
-        ordinal.is_some()
+        // One that is gone is as good as deleted; one of the same name with another UID is not touched.
+        true
     }
 
     fn on_rollout(&mut self, rollout: &str, what: &str, change: impl FnOnce(&mut Rollout)) -> bool {

@@ -164,6 +164,10 @@ pub struct Rollout {
     pub spec: PhasedRolloutSpec,
     /// Status.
     pub status: PhasedRolloutStatus,
+    /// The status before the last write of it.
+    pub older: PhasedRolloutStatus,
+    /// Counts the writes of the status, as `metadata.resourceVersion` does.
+    pub version: u64,
     /// When the operator decides again if nothing happens.
     pub wake: Option<i64>,
     /// What it saw last; it decides again when that changes.
@@ -259,6 +263,8 @@ impl World {
             annotations: BTreeMap::new(),
             spec,
             status: PhasedRolloutStatus::default(),
+            older: PhasedRolloutStatus::default(),
+            version: 0,
             wake: None,
             seen: None,
             misconfigured: false,

@@ -100,9 +100,12 @@ pub(crate) fn stand(draft: &Draft, current: &Current, due: jiff::Timestamp) -> S
 }
 
 /// Failed, and something keeps checks from being made.
-pub(crate) fn stand_with(current: &Current, what: &str) -> Stand {
+pub(crate) fn stand_with(draft: &Draft, current: &Current, what: &str) -> Stand {
     let message = format!("{}: failed; {what}; a new revision or a healthy pod continues the rollout", current.pod);
-    Stand::new(Motion::Stalled, Phase::Failed, Reason::PodBroken, message)
+    let before = &draft.observed.rollout.status.conditions;
+    let was_broken = before.iter().any(|c| c.type_ == "Ready" && c.reason == Reason::PodBroken.to_string());
+    let reason = if was_broken { Reason::PodBroken } else { Reason::ChecksFailed };
+    Stand::new(Motion::Stalled, Phase::Failed, reason, message)
 }
 
 /// A new value of the retry annotation takes the revision off the list and starts the counters again.

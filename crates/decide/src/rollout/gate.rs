@@ -293,7 +293,7 @@ pub(crate) fn obstructed<'a>(
     failure::hold_while_failed(&mut draft, facts, &current);
     let what = obstacle.describe(facts);
     let stand = if current.failed {
-        failure::stand_with(&current, &what)
+        failure::stand_with(&draft, &current, &what)
     } else if obstacle.is_broken() {
         let cure = "the rollout waits until it is available";
         Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("{what}; {cure}"))

@@ -1,5 +1,13 @@
 //! The shipped `decide` against the model of the world: observed rows, golden traces, properties, exhaustive search.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests: a surprise must be loud"
+)]
+
 mod crashes;
 mod deletion;
 mod failing;
@@ -9,4 +17,5 @@ mod observed;
 mod properties;
 mod repair;
 mod scaling;
+mod search;
 mod story;

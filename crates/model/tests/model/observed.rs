@@ -160,6 +160,12 @@ fn bad_then_back(world: &mut World) {
 }
 
 fn repairs() -> Vec<Row> {
+    let mut rows = reverts();
+    rows.extend(fixes());
+    rows
+}
+
+fn reverts() -> Vec<Row> {
     vec![
         Row {
             name: "O8 stays bad",
@@ -186,6 +192,11 @@ fn repairs() -> Vec<Row> {
         Row { name: "O9", parallel: true, act: bad_then_back, layout: "0:1 1:1 2:1", equal: true, ..ROW },
         Row { name: "O38", act: |w| remade(w, false), layout: "0:1 1:1 2:1", equal: true, ..ROW },
         Row { name: "O38 dies", act: |w| remade(w, true), layout: "0:1 1:2 2:1", equal: true, ..ROW },
+    ]
+}
+
+fn fixes() -> Vec<Row> {
+    vec![
         Row {
             name: "O39 held",
             replicas: 4,

@@ -24,8 +24,10 @@ enum Chance {
     Pass(i64),
     Controller,
     Operator,
-    /// The operator acts on what was true `0` chances ago at most: it looked, and then something else happened.
+    /// The operator looked, and before it acts pods and controller move on.
     Late,
+    /// The operator sees the status as it was before the last write.
+    OldStatus,
 }
 
 fn chance() -> impl Strategy<Value = Chance> {
@@ -45,6 +47,7 @@ fn chance() -> impl Strategy<Value = Chance> {
         3 => Just(Chance::Controller),
         3 => Just(Chance::Operator),
         2 => Just(Chance::Late),
+        2 => Just(Chance::OldStatus),
     ]
 }
 
@@ -146,6 +149,7 @@ fn happen(world: &mut World, chance: Chance) {
         Chance::Pass(seconds) => world.pass(seconds),
         Chance::Controller => drop(world.sync(SET)),
         Chance::Operator => drop(world.operate(ROLLOUT, Stop::Never)),
+        Chance::OldStatus => drop(world.operate_with_old_status(ROLLOUT)),
         Chance::Late => {
             let picture = world.observe(ROLLOUT).unwrap();
             world.live();
