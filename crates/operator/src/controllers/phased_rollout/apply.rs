@@ -17,18 +17,17 @@ use crate::views::{PodObject, SetObject};
 pub(super) async fn carry_out(plan: &Plan, scene: &Scene, context: &Context) -> Result<(), Error> {
     // The version that the status is based on, moved on by our own writes only.
     let mut version = scene.rollout.resource_version();
+    let mut is_gone = false;
     for action in &plan.actions {
         match act(action, scene, context).await? {
             Done::Nothing => {}
             Done::Rollout(written) => version = written,
-            Done::Gone => {
-                report::action(scene, action);
-                return Ok(());
-            }
+            Done::Gone => is_gone = true,
         }
         report::action(scene, action);
     }
-    if plan.status != scene.observed.rollout.status {
+    // An event outlives its object: what became of the hold is told also when the PhasedRollout is gone.
+    if !is_gone && plan.status != scene.observed.rollout.status {
         write_status(plan, scene, version.as_deref(), context).await?;
         report::transition(scene, plan);
     }
