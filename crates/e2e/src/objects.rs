@@ -26,9 +26,12 @@ pub fn set(replicas: i32) -> Value {
     })
 }
 
-/// The same with `podManagementPolicy: Parallel`.
-pub fn parallel(replicas: i32) -> Value {
-    with(set(replicas), "/spec/podManagementPolicy", "Parallel")
+/// `set` under another name, with pods of its own.
+#[must_use]
+pub fn named(set: Value, name: &str) -> Value {
+    let set = with(set, "/metadata/name", name);
+    let set = with(set, "/spec/selector/matchLabels/app", name);
+    with(set, "/spec/template/metadata/labels/app", name)
 }
 
 /// A PhasedRollout `gate` of `web` that asks the Prometheus at `url` for [`ERRORS`]: no delay, a check each second, two in a row.

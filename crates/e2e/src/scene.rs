@@ -146,6 +146,11 @@ impl Scene {
         }
     }
 
+    /// As [`Scene::until`], and the StatefulSet controller has seen the latest spec of `web`.
+    pub async fn until_settled(&self, what: &str, wanted: impl Fn(&World) -> bool) -> World {
+        self.until(what, |world| wanted(world) && world.controller_has_seen()).await
+    }
+
     /// Waits until what was recorded so far is as wanted: for what may be over before anybody looks.
     pub async fn until_entries(&self, what: &str, wanted: impl Fn(&[Entry]) -> bool) {
         self.until(what, |_| wanted(&self.tape.entries())).await;
@@ -202,8 +207,13 @@ impl Scene {
 
     /// Changes the image of the template of `web`.
     pub async fn release(&self, image: &str) {
+        self.release_of("web", image).await;
+    }
+
+    /// Changes the image of the template of a set.
+    pub async fn release_of(&self, set: &str, image: &str) {
         let body = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "app", "image": image }] } } } });
-        self.patch("statefulset/web", &body).await;
+        self.patch(&format!("statefulset/{set}"), &body).await;
     }
 
     /// Changes the spec of `gate`.

@@ -24,6 +24,11 @@ impl World {
         partition_of(self.sets.get("web")?)
     }
 
+    /// The partition of a set.
+    pub fn partition_of(&self, set: &str) -> Option<i32> {
+        partition_of(self.sets.get(set)?)
+    }
+
     /// True if `web` is under the full hold.
     pub fn is_held(&self) -> bool {
         self.partition() == Some(names::HOLD)
@@ -53,7 +58,12 @@ impl World {
 
     /// The message of a condition of `gate`.
     pub fn message(&self, kind: ConditionType) -> String {
-        let conditions = self.status().conditions;
+        self.message_of("gate", kind)
+    }
+
+    /// The message of a condition of a PhasedRollout.
+    pub fn message_of(&self, rollout: &str, kind: ConditionType) -> String {
+        let conditions = self.status_of(rollout).conditions;
         let found = conditions.into_iter().find(|condition| condition.type_ == kind.to_string());
         found.map(|condition| condition.message).unwrap_or_default()
     }

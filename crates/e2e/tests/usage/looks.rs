@@ -1,0 +1,155 @@
+//! How it looks from outside: kubectl wait, columns, `kubectl rollout restart`, the samples, and a status that survives.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::{Value, json};
+use sts_plus_api::{
+    CheckRecord, ConditionType, Current, Passed, Phase, PhasedRolloutStatus, Series, Step, Verdict, names,
+};
+use sts_plus_e2e::{Scene, moves};
+
+#[tokio::test]
+async fn kubectl_can_wait_for_rolled_out() {
+    let scene = Scene::at_rest("wait", 2, &Scene::gate().await).await;
+    assert_eq!(scene.world().condition(ConditionType::RolledOut), "True/NotVerified");
+    scene.release("app:2").await;
+    scene.until("not any more", |world| world.condition(ConditionType::RolledOut).starts_with("False/")).await;
+    let wait = ["wait", "phasedrollout/gate", "--for=condition=RolledOut", "--timeout=50s"];
+    scene.kubectl_ok(&wait, "").await;
+    let end = scene.until("complete", |world| world.is_complete("app:2")).await;
+    assert_eq!(end.condition(ConditionType::RolledOut), "True/Completed");
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn the_columns_tell_target_phase_progress_partition_and_message() {
+    let scene = Scene::at_rest("columns", 2, &Scene::gate().await).await;
+    let table = scene.kubectl_ok(&["get", "pr"], "").await.stdout;
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAME", "TARGET", "PHASE", "UPDATED", "PARTITION", "MESSAGE", "AGE"]);
+    assert_eq!(lines[1][..5], ["gate", "web", "Idle", "2/2", "2"], "{table}");
+    assert!(table.contains("all 2 pods carry"), "{table}");
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn kubectl_rollout_restart_starts_a_gated_rollout() {
+    let scene = Scene::at_rest("restart", 3, &Scene::gate().await).await;
+    let born = scene.world().uids();
+    scene.kubectl_ok(&["rollout", "restart", "statefulset/web"], "").await;
+    let end = scene
+        .until("complete", |world| {
+            world.is(Phase::Completed) && world.uids().values().all(|uid| !born.values().any(|old| old == uid))
+        })
+        .await;
+    assert_eq!(end.partition(), Some(3));
+    let moved = moves::assert_gated(&scene.tape.entries(), "app:1", 2);
+    assert_eq!(moved.iter().map(|moved| moved.pod.as_str()).collect::<Vec<_>>(), ["web-2", "web-1", "web-0"]);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn the_samples_apply_unchanged_and_stay_so() {
+    let mut scene = Scene::new("samples").await;
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/samples");
+    let first = scene.kubectl_ok(&["apply", "-f", samples], "").await;
+    assert_eq!(first.stderr, "", "no warning");
+    scene.start_operator();
+    let at_rest = |world: &sts_plus_e2e::World| {
+        world.status_of("phasedrollout-sample").phase == Phase::Idle && world.partition() == Some(3)
+    };
+    scene.until("at rest", at_rest).await;
+    let again = scene.kubectl_ok(&["apply", "-f", samples], "").await;
+    // kubectl cannot see that the stringData of a Secret is the same.
+    let mut others = again.stdout.lines().filter(|line| !line.starts_with("secret/"));
+    assert!(others.all(|line| line.ends_with(" unchanged")), "{}", again.stdout);
+    let held = scene.world();
+    assert_eq!((held.partition(), held.annotation(names::CLAIM)), (Some(3), Some("phasedrollout-sample")));
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn every_field_of_the_status_survives_the_api_server() {
+    let scene = Scene::new("status").await;
+    scene.create(&Scene::gate().await).await;
+    let status = serde_json::to_value(whole_status()).expect("a status is JSON");
+    let missing: Vec<&String> =
+        status.as_object().into_iter().flatten().filter(|(_, v)| v.is_null()).map(|(k, _)| k).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let body = json!({ "status": status }).to_string();
+    scene.kubectl_ok(&["patch", "pr", "gate", "--subresource=status", "--type=merge", "-p", &body], "").await;
+    let stored = scene.kubectl_ok(&["get", "pr", "gate", "-o", "json"], "").await.stdout;
+    let stored: Value = serde_json::from_str(&stored).expect("kubectl prints JSON");
+    assert_eq!(stored["status"], status);
+    scene.end().await;
+}
+
+/// A status with every field; a new field does not compile until it is here.
+fn whole_status() -> PhasedRolloutStatus {
+    let text = |text: &str| Some(text.to_owned());
+    let time: Timestamp = "2026-01-02T03:04:05.678Z".parse().expect("a time");
+    let second: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
+    PhasedRolloutStatus {
+        observed_generation: Some(3),
+        phase: Phase::Checking,
+        message: "a sentence".to_owned(),
+        target: text("web"),
+        target_uid: text("uid"),
+        target_revision: text("web-2"),
+        previous_revision: text("web-1"),
+        verified_revision: text("web-1"),
+        rejected_revisions: vec!["web-0".to_owned()],
+        replicas: 3,
+        updated_replicas: 2,
+        ready_replicas: 1,
+        updated: "2/3".to_owned(),
+        partition: Some(names::HOLD),
+        start_time: Some(time),
+        completion_time: Some(time),
+        last_progress_time: Some(time),
+        current: Some(current(time)),
+        passed: Some(Passed { revision: "web-2".to_owned(), index: 1 }),
+        never_healthy: true,
+        retry: text("again"),
+        checks: vec![record(time)],
+        conditions: vec![Condition {
+            type_: "Ready".to_owned(),
+            status: "False".to_owned(),
+            reason: "Checking".to_owned(),
+            message: "a sentence".to_owned(),
+            last_transition_time: Time(second),
+            observed_generation: Some(3),
+        }],
+    }
+}
+
+fn current(time: Timestamp) -> Current {
+    Current {
+        index: 1,
+        pod: "web-1".to_owned(),
+        step: Step::Pod,
+        since: Some(time),
+        tries: 4,
+        consecutive_passes: 1,
+        failed: true,
+        broken_since: Some(time),
+        last_check_time: Some(time),
+        next_check_time: Some(time),
+    }
+}
+
+fn record(time: Timestamp) -> CheckRecord {
+    CheckRecord {
+        time,
+        name: "lag".to_owned(),
+        pod: "web-1".to_owned(),
+        query: "up".to_owned(),
+        endpoint: "http://prom:9090".to_owned(),
+        verdict: Verdict::Unproven,
+        passed: true,
+        message: "a sentence".to_owned(),
+        http_status: Some(200),
+        series_count: 1,
+        series: vec![Series { labels: "up{}".to_owned(), value: "NaN".to_owned() }],
+    }
+}
