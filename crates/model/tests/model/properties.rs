@@ -192,7 +192,7 @@ fn converges(world: &mut World) -> Result<(), TestCaseError> {
     // What was given before a failure does not count after it, and a revision may turn out to be the last good one only now.
     for token in ["well", "really", "at last"] {
         make_well(world, token);
-        world.run(1000, |world| is_final(world));
+        world.run(1000, is_final);
         if is_final(world) {
             break;
         }
