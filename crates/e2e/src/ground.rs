@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sts_plus_api::names;
 use testcluster::{Cluster, Exporter, Minor, Prometheus, PrometheusConfig, SharedCluster};
 use tokio::sync::OnceCell;
 
@@ -125,7 +126,8 @@ impl Ground {
         let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets?dryRun=All");
         eventually("a set is held from birth", async || {
             let answer = self.cluster.request(testcluster::Method::POST, &path, Some(&set)).await;
-            answer.is_ok_and(|set| set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] == json!(i32::MAX))
+            let partition = "/spec/updateStrategy/rollingUpdate/partition";
+            answer.is_ok_and(|set| set.pointer(partition) == Some(&json!(names::HOLD)))
         })
         .await;
     }

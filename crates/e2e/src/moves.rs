@@ -50,7 +50,7 @@ pub struct Step {
 /// All moves, in their order.
 pub fn of(entries: &[Entry]) -> Vec<Move> {
     let steps = steps(entries);
-    let mut moves = Vec::new();
+    let mut all = Vec::new();
     let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
     for entry in entries {
         let Seen::Pod(pod) = &entry.seen else { continue };
@@ -65,11 +65,11 @@ pub fn of(entries: &[Entry]) -> Vec<Move> {
             _ => {
                 let before = lives.insert(name, Life::new(pod));
                 let moved = before.filter(|before| before.revision != revision_of(pod));
-                moves.extend(moved.map(|before| before.became(pod, entry.version, &steps)));
+                all.extend(moved.map(|before| before.became(pod, entry.version, &steps)));
             }
         }
     }
-    moves
+    all
 }
 
 struct Life<'a> {

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::{Entry, Ground, Operator, Policies, Tape, World, canary, ground, objects, story};
 
 /// How long anything may take that a scenario waits for: long, since the machine may be busy. A scenario that works does not wait.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 /// How many scenarios of a test binary go on at the same time, however many threads the tests have.
 const AT_ONCE: usize = 4;
 

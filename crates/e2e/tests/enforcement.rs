@@ -1,5 +1,7 @@
 //! With and without the admission policies: what the operator does alone, and that it tells the truth about who keeps the hold.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
 use std::time::Duration;
 
 use serde_json::json;

@@ -1,5 +1,7 @@
 //! Golden stories: whole rollouts as the API server recorded them.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
 use sts_plus_api::names::HOLD;
 use sts_plus_api::{ConditionType, Reason};
 use sts_plus_e2e::{Scene, Seen, audit, moves, story};

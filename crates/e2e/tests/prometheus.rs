@@ -1,6 +1,8 @@
 //! The real Prometheus: every kind of answer in both polarities, outages, and credentials. A set of one or two pods is enough:
 //! what holds the first pod holds all.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
 use rstest::rstest;
 use serde_json::{Value, json};
 use sts_plus_api::{ConditionType, Phase, Reason, Verdict, names};

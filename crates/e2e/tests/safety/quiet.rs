@@ -6,7 +6,7 @@ use sts_plus_api::ConditionType;
 use sts_plus_e2e::{Scene, audit};
 
 /// How long nothing may be written. This one wait is the matter itself, not patience.
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 /// How long nothing may be written after a restart has had its look at everything.
 const SETTLED: Duration = Duration::from_secs(10);
 
