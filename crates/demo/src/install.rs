@@ -13,12 +13,15 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Installs what is missing. Does nothing if all of it is there.
+    /// Installs it unless all of it is there, and gives the names of all of it.
     pub(crate) async fn ensure(commands: &Commands) -> anyhow::Result<(Self, BTreeSet<String>)> {
-        let before = existing(commands).await?;
-        commands.script(&["install"]).await?;
-        let after = existing(commands).await?;
-        Ok((Self { names: after.difference(&before).cloned().collect() }, after))
+        let wanted = names(commands, "names").await?;
+        let before = names(commands, "list").await?;
+        let names: BTreeSet<String> = wanted.difference(&before).cloned().collect();
+        if !names.is_empty() {
+            commands.script(&["install"]).await?;
+        }
+        Ok((Self { names }, wanted))
     }
 
     /// Removes what was not there before.
@@ -34,8 +37,14 @@ impl Installed {
     }
 }
 
-async fn existing(commands: &Commands) -> anyhow::Result<BTreeSet<String>> {
-    Ok(commands.script(&["list"]).await?.lines().map(str::to_owned).collect())
+async fn names(commands: &Commands, which: &str) -> anyhow::Result<BTreeSet<String>> {
+    Ok(commands
+        .script(&[which])
+        .await?
+        .lines()
+        .filter(|line| !line.contains(char::is_whitespace))
+        .map(str::to_owned)
+        .collect())
 }
 
 /// Another operator would carry out the demo's rollout as well, and cannot reach its Prometheus.
