@@ -5,8 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::bail;
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
-use sts_plus_api::{CheckRecord, ConditionType, Phase, PhasedRollout, PhasedRolloutStatus, Step, Verdict, names};
+use k8s_openapi::{
+    api::{apps::v1::StatefulSet, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use sts_plus_api::{
+    CheckRecord, ConditionType, Phase, PhasedRollout, PhasedRolloutStatus, Reason, Step, Verdict, names,
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -90,15 +95,20 @@ impl<'a> Scene<'a> {
         self.status.phase
     }
 
-    /// Whether a dry run has shown that the API server keeps the hold; `None` while that is not known.
-    pub(crate) fn is_enforced(&self) -> Option<bool> {
+    /// Whether a dry run has shown that the API server keeps the hold.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.enforced().is_some_and(|condition| condition.status == "True")
+    }
+
+    /// True once it is known for good: policies act only some moments after they were installed.
+    pub(crate) fn is_enforcement_settled(&self) -> bool {
+        let never = Reason::PolicyNotServed.to_string();
+        self.enforced().is_some_and(|condition| condition.status == "True" || condition.reason == never)
+    }
+
+    fn enforced(&self) -> Option<&Condition> {
         let wanted = ConditionType::HoldEnforced.to_string();
-        let condition = self.status.conditions.iter().find(|condition| condition.type_ == wanted)?;
-        match condition.status.as_str() {
-            "True" => Some(true),
-            "False" => Some(false),
-            _ => None,
-        }
+        self.status.conditions.iter().find(|condition| condition.type_ == wanted)
     }
 
     /// True if there are all pods, each Ready and with this tag.
