@@ -112,11 +112,10 @@ impl World {
             let tried = self.ask(&request, Vec::new());
             let cycle = format!("{:?} {} at {}", request.key.step, request.key.index, request.key.revision);
             self.tell(Deed::Checked(cycle, outcome(&tried)));
-            self.note_try(&observed, &tried);
             observed.tried = Some(tried);
             plan = decide(&observed, stamp(self.now));
         }
-        let wrote = self.apply(rollout, &observed, &plan, stop);
+        let wrote = self.counted(rollout, &observed, &plan, stop);
         let now = self.now;
         let seen = self.observe(rollout);
         if let Some(own) = self.rollouts.get_mut(rollout) {
@@ -131,6 +130,24 @@ impl World {
             }
         }
         wrote.unwrap_or_default()
+    }
+
+    /// Applies, and has the rules count the try that the plan stands on.
+    fn counted(&mut self, rollout: &str, observed: &Observed, plan: &Plan, stop: Stop) -> Option<usize> {
+        let Some(tried) = &observed.tried else { return self.apply(rollout, observed, plan, stop) };
+        let set = observed.rollout.spec.target_ref.as_str();
+        let (_, before) = self.ledger.streak(set);
+        let passed = tried.records.iter().all(|record| record.passed);
+        if passed {
+            self.note_try(observed, tried);
+        }
+        let wrote = self.apply(rollout, observed, plan, stop);
+        match wrote {
+            None => self.ledger.recount(set, before.min(self.ledger.streak(set).1)),
+            Some(_) if !passed => self.note_try(observed, tried),
+            Some(_) => {}
+        }
+        wrote
     }
 
     /// Writes what was planned, in its order. `None` if it crashed or a write was refused.

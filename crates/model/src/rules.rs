@@ -45,6 +45,15 @@ impl Ledger {
         self.books.get(set)?.good.as_deref()
     }
 
+    fn leaving(&self, set: &str, ordinal: i32) -> Option<&str> {
+        self.books.get(set)?.leaving.get(&ordinal).map(String::as_str)
+    }
+
+    /// Sets the number of passes in a row.
+    pub(crate) fn recount(&mut self, set: &str, streak: i32) {
+        self.book(set).streak = streak;
+    }
+
     /// Revision and index pairs that may move.
     #[must_use]
     pub fn approved(&self, set: &str) -> Vec<(String, i32)> {
@@ -122,7 +131,7 @@ impl Ledger {
 }
 
 impl World {
-    /// Counts a try as the rules see it.
+    /// Counts a try as the rules see it. One whose outcome is not written down was not made: it is made again.
     pub(crate) fn note_try(&mut self, observed: &Observed, tried: &Try) {
         let target = observed.rollout.spec.target_ref.clone();
         let Some(set) = self.sets.get(&target) else { return };
@@ -195,7 +204,10 @@ impl World {
     /// §4.9: none of them is on the last good revision, or that is where they go.
     fn may_repair(&self, set: &Set, opened: &[i32]) -> bool {
         let Some(good) = self.ledger.good(&set.name) else { return false };
-        let left = |index: &i32| set.pods.get(&(index + set.start)).is_some_and(|pod| pod.revision != good);
+        // A slot without a pod counts as what was there, or what would be made there under the hold.
+        let unfilled = |index: i32| self.ledger.leaving(&set.name, index + set.start).or(set.status.current.as_deref());
+        let carries = |index: i32| set.pods.get(&(index + set.start)).map(|pod| pod.revision.as_str());
+        let left = |index: &i32| carries(*index).or_else(|| unfilled(*index)) != Some(good);
         good == set.wanted() || opened.iter().all(left)
     }
 

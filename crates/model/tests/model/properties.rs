@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sts_plus_api::{OnFailure, Phase, StuckPods, names};
-use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_model::world::{ROLLOUT, SET, template_of};
 use sts_plus_model::{Ended, Health, Loop, Metric, Release, Stop, World};
 
 use crate::story::*;
@@ -170,6 +170,9 @@ fn make_well(world: &mut World, token: &str) {
     let now = world.now;
     // Pods on the last good revision and on the wanted one; those of failed releases in between stay as they are.
     let well = [world.sets[SET].wanted(), world.ledger.good(SET).unwrap_or_default().to_owned()];
+    for revision in &well {
+        world.releases.insert(template_of(revision), GOOD);
+    }
     let set = world.sets.get_mut(SET).unwrap();
     for pod in set.pods.values_mut().filter(|pod| !pod.ready && well.contains(&pod.revision)) {
         pod.health = Health::ReadyAfter(now - pod.since + 1);

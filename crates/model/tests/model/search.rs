@@ -46,7 +46,7 @@ struct Search {
     name: &'static str,
     people: Vec<Move>,
     /// One state in so many is run to its end.
-    ends: u64,
+    ends: usize,
     limit: usize,
 }
 
@@ -59,24 +59,21 @@ struct Found {
 
 impl Search {
     fn run(&self, world: World, left: Budget) -> Found {
-        let mut seen = HashSet::new();
+        let start = Node { world, left, path: Vec::new() };
+        let mut seen = HashSet::from([hash(&start)]);
         let mut found = Found::default();
-        let mut queue = VecDeque::from([Node { world, left, path: Vec::new() }]);
+        let mut queue = VecDeque::from([start]);
         while let Some(node) = queue.pop_front() {
-            let hash = hash(&node);
-            if !seen.insert(hash) {
-                continue;
-            }
             found.states += 1;
             if found.states >= self.limit {
                 return found;
             }
             self.must_hold(&node);
-            if hash.is_multiple_of(self.ends) {
+            if found.states.is_multiple_of(self.ends) {
                 found.ends += 1;
                 self.must_end(&node);
             }
-            queue.extend(self.next(&node));
+            queue.extend(self.next(&node).into_iter().filter(|node| seen.insert(hash(node))));
         }
         found.complete = true;
         found
@@ -216,7 +213,7 @@ fn small(replicas: i32, is_parallel: bool, native: Loop, second: Release) -> Wor
     world
 }
 
-fn explore(limit: usize, ends: u64, pods: i32, people: u8) -> usize {
+fn explore(limit: usize, ends: usize, pods: i32, people: u8) -> usize {
     let mut states = 0;
     for second in [GOOD, CRASHING, BAD_METRIC] {
         for (is_parallel, native) in [(false, Loop::GateOff), (true, Loop::GateOff), (true, Loop::Gate137)] {
