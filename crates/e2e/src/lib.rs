@@ -31,4 +31,4 @@ pub use ground::{Ground, Policies};
 pub use operator::Operator;
 pub use scene::{PATIENCE, Reply, Scene};
 pub use tape::{Entry, Seen, Tape};
-pub use world::{World, is_ready};
+pub use world::{World, is_ready, template_image};

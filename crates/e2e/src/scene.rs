@@ -15,6 +15,7 @@ use sts_plus_api::{Phase, PhasedRollout, Reason, names};
 use testcluster::AuditEntry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::world::Stored;
 use crate::{Entry, Ground, Operator, Policies, Tape, World, canary, ground, objects, story};
 
 /// How long anything may take that a scenario waits for: long, since the machine may be busy. A scenario that works does not wait.
@@ -92,7 +93,10 @@ impl Scene {
         self.start_operator();
         self.until("at rest", |world| {
             let replicas = world.sets.get("web").and_then(|set| set.spec.as_ref()?.replicas);
-            world.is(Phase::Idle) && world.partition() == replicas && world.annotation(names::CLAIM) == Some("gate")
+            let phases = [Phase::Idle, Phase::Blocked, Phase::Paused];
+            phases.into_iter().any(|phase| world.is(phase))
+                && world.partition() == replicas
+                && world.annotation(names::CLAIM) == Some("gate")
         })
         .await;
     }
@@ -111,6 +115,11 @@ impl Scene {
     pub fn start_operator(&mut self) {
         assert!(self.operator.is_none(), "one operator at a time");
         self.operator = Some(Operator::start(self.ground, &self.namespace, &self.log, &[]));
+    }
+
+    /// Starts another one beside it, with the same log.
+    pub fn second_operator(&self) -> Operator {
+        Operator::start(self.ground, &self.namespace, &self.log, &[])
     }
 
     /// The operator, which runs.
@@ -188,7 +197,9 @@ impl Scene {
     pub async fn try_patch(&self, object: &str, body: &Value) -> Result<DynamicObject, kube::Error> {
         let (kind, name) = object.split_once('/').expect("kind/name");
         let params = PatchParams { field_manager: Some("person".to_owned()), ..PatchParams::default() };
-        self.api(kind).patch(name, &params, &Patch::Merge(body)).await
+        let patched = self.api(kind).patch(name, &params, &Patch::Merge(body)).await;
+        self.catch_up().await;
+        patched
     }
 
     /// Objects of a kind in this namespace.
@@ -226,6 +237,7 @@ impl Scene {
         let args = [&["--namespace", &self.namespace], args].concat();
         let cluster = self.ground.cluster;
         let output = cluster.kubectl_as(cluster.kubeconfig(), &args, stdin).await.expect("kubectl ends");
+        self.catch_up().await;
         Reply {
             ok: output.status.success(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -238,6 +250,12 @@ impl Scene {
         let reply = self.kubectl(args, stdin).await;
         assert!(reply.ok, "kubectl {}: {}", args.join(" "), reply.stderr);
         reply
+    }
+
+    /// Waits until the recording has what is stored now: what is asked of the world after a write is asked of the world after it.
+    async fn catch_up(&self) {
+        let stored = Stored::read(&self.client, &self.namespace).await;
+        self.until("the recording has caught up", |world| stored.is_in(world)).await;
     }
 
     /// The events of the namespace, oldest first.

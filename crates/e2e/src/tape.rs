@@ -128,7 +128,7 @@ impl Recorder {
         }
         {
             let mut inner = lock(&self.inner);
-            inner.world.take(&seen, gone);
+            inner.world.take(&seen, version, gone);
             inner.entries.push(Entry { version, arrived: Timestamp::now(), gone, seen });
         }
         self.tell.send_modify(|count| *count += 1);
@@ -150,12 +150,23 @@ impl Recorder {
 }
 
 impl World {
-    fn take(&mut self, seen: &Seen, gone: bool) {
-        match seen {
-            Seen::Set(set) => keep(&mut self.sets, set, gone),
-            Seen::Pod(pod) => keep(&mut self.pods, pod, gone),
-            Seen::Rollout(rollout) => keep(&mut self.rollouts, rollout, gone),
-        }
+    fn take(&mut self, seen: &Seen, version: u64, gone: bool) {
+        let [sets, pods, rollouts] = &mut self.latest;
+        let latest = match seen {
+            Seen::Set(set) => {
+                keep(&mut self.sets, set, gone);
+                sets
+            }
+            Seen::Pod(pod) => {
+                keep(&mut self.pods, pod, gone);
+                pods
+            }
+            Seen::Rollout(rollout) => {
+                keep(&mut self.rollouts, rollout, gone);
+                rollouts
+            }
+        };
+        *latest = version.max(*latest);
     }
 }
 

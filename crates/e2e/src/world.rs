@@ -1,10 +1,14 @@
 //! How a namespace looks at one moment: its StatefulSets, pods and PhasedRollouts, with the questions that scenarios ask.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use sts_plus_api::{ConditionType, Phase, PhasedRollout, PhasedRolloutStatus, names};
 
 /// A namespace at one moment, by name.
@@ -16,6 +20,8 @@ pub struct World {
     pub pods: BTreeMap<String, Pod>,
     /// PhasedRollouts.
     pub rollouts: BTreeMap<String, PhasedRollout>,
+    /// The highest version seen of each kind, deletions included: each watch brings its kind in order.
+    pub(crate) latest: [u64; 3],
 }
 
 impl World {
@@ -124,6 +130,55 @@ impl World {
     pub fn annotation(&self, key: &str) -> Option<&str> {
         annotation_of(self.sets.get("web")?, key)
     }
+}
+
+/// The versions of everything in a namespace, as the API server has it stored.
+pub(crate) struct Stored {
+    sets: Versions,
+    pods: Versions,
+    rollouts: Versions,
+}
+
+/// The versions of one kind, by name, and of the list itself.
+type Versions = (BTreeMap<String, u64>, u64);
+
+impl Stored {
+    pub(crate) async fn read(client: &Client, namespace: &str) -> Self {
+        Self {
+            sets: versions::<StatefulSet>(client, namespace).await,
+            pods: versions::<Pod>(client, namespace).await,
+            rollouts: versions::<PhasedRollout>(client, namespace).await,
+        }
+    }
+
+    /// True if `world` is at least as new.
+    pub(crate) fn is_in(&self, world: &World) -> bool {
+        let [sets, pods, rollouts] = world.latest;
+        is_in(&self.sets, &world.sets, sets)
+            && is_in(&self.pods, &world.pods, pods)
+            && is_in(&self.rollouts, &world.rollouts, rollouts)
+    }
+}
+
+fn is_in<K: Resource>((stored, list): &Versions, seen: &BTreeMap<String, K>, latest: u64) -> bool {
+    // One that is seen and not stored has been deleted, unless it is younger than the list.
+    let is_known = |(name, object): (&String, &K)| stored.contains_key(name) || version_of(object) > *list;
+    stored.values().all(|version| *version <= latest) && seen.iter().all(is_known)
+}
+
+fn version_of<K: Resource>(object: &K) -> u64 {
+    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+async fn versions<K>(client: &Client, namespace: &str) -> Versions
+where
+    K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let list = api.list_metadata(&ListParams::default()).await.expect("objects can be listed");
+    let version = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+    let items = list.items.iter().map(|object| (object.name_any(), version_of(object)));
+    (items.collect(), version.unwrap_or_default())
 }
 
 /// The partition of a StatefulSet.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sts_plus_api::{Current, PhasedRolloutStatus};
-use sts_plus_e2e::{Entry, Ground, Policies, Scene, Seen, moves, objects};
+use sts_plus_e2e::{Entry, Ground, Policies, Scene, Seen, World, moves, objects};
 use testcluster::AuthProxy;
 
 const KILLS: usize = 10;
@@ -44,10 +44,47 @@ async fn ten_kills_change_nothing_in_the_story() {
     scene.end().await;
 }
 
+#[tokio::test]
+async fn an_operator_that_was_frozen_does_not_step_on_what_it_saw_before() {
+    let mut scene = Scene::at_rest("frozen", 3, &Scene::gate().await).await;
+    scene.release("app:2").await;
+    // It has one of two passes, and goes on from there when it wakes up.
+    let one_pass = |world: &World| {
+        world.partition() == Some(2) && world.status().current.is_some_and(|current| current.consecutive_passes == 1)
+    };
+    scene.until("half a cycle", one_pass).await;
+    scene.operator().freeze();
+    let second = scene.second_operator();
+    scene.until("the second goes on", |world| world.is_ready_on("web-1", "app:2")).await;
+    scene.release("app:3").await;
+    scene
+        .until("the second holds", |world| {
+            world.is_held() && world.status().target_revision.as_deref() == Some(world.update_revision().as_str())
+        })
+        .await;
+    scene.operator().thaw();
+    // Both at once, as after a network that came back.
+    scene.until("complete", |world| world.is_complete("app:3")).await;
+    drop(second);
+    let entries = scene.tape.entries();
+    moves::assert_allowed(&entries, "app:1");
+    moves::assert_gated(&entries, "app:1", 1);
+    let partitions = |image: &str| {
+        let of_image = moves::of(&entries).into_iter().find(|moved| moved.to == image).and_then(|moved| moved.allowed);
+        let revision = of_image.expect("a pod moved there").revision;
+        let steps = moves::steps(&entries).into_iter().filter(|step| step.revision == revision);
+        steps.map(|step| step.partition).collect::<Vec<_>>()
+    };
+    assert_eq!(partitions("app:2"), [2, 1], "each step once");
+    let last = partitions("app:3");
+    assert!(last.windows(2).all(|pair| pair[0] > pair[1] || pair[1] >= 3), "no step again: {last:?}");
+    scene.end().await;
+}
+
 /// Waits for a random moment; true if the rollout is complete before it.
 async fn happens(scene: &Scene, dice: &mut Dice, image: &str) -> bool {
     let (seen, news) = (scene.tape.entries().len(), dice.below(8) + 1);
-    let moment = |world: &sts_plus_e2e::World| scene.tape.entries().len() >= seen + news || world.is_complete(image);
+    let moment = |world: &World| scene.tape.entries().len() >= seen + news || world.is_complete(image);
     let world = scene.until("something happens", moment).await;
     tokio::time::sleep(Duration::from_millis(u64::try_from(dice.below(150)).unwrap_or(0))).await;
     world.is_complete(image)

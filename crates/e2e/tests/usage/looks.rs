@@ -1,12 +1,14 @@
 //! How it looks from outside: kubectl wait, columns, `kubectl rollout restart`, the samples, and a status that survives.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 use sts_plus_api::{
     CheckRecord, ConditionType, Current, Passed, Phase, PhasedRolloutStatus, Series, Step, Verdict, names,
 };
-use sts_plus_e2e::{Scene, moves};
+use sts_plus_e2e::{Entry, Scene, Seen, World, moves, objects, template_image};
 
 #[tokio::test]
 async fn kubectl_can_wait_for_rolled_out() {
@@ -19,6 +21,37 @@ async fn kubectl_can_wait_for_rolled_out() {
     let end = scene.until("complete", |world| world.is_complete("app:2")).await;
     assert_eq!(end.condition(ConditionType::RolledOut), "True/Completed");
     scene.end().await;
+}
+
+#[tokio::test]
+async fn a_template_change_is_told_within_a_second() {
+    let scene = Scene::at_rest("soon", 1, &objects::with(Scene::gate().await, "/spec/paused", true)).await;
+    let mut took = Vec::new();
+    for image in ["app:2", "app:3", "app:4"] {
+        scene.release(image).await;
+        let told = |world: &World| world.status().target_revision.as_deref() == Some(world.update_revision().as_str());
+        scene.until("told", |world| world.controller_has_seen() && told(world)).await;
+        took.push(told_after(&scene.tape.entries(), image));
+    }
+    // Of three, since the machine may be busy.
+    let fastest = took.iter().min().copied().unwrap_or(Duration::MAX);
+    assert!(fastest < Duration::from_secs(1), "{took:?}");
+    scene.end().await;
+}
+
+/// From the change of the template to the first status of its revision, as both arrived here.
+fn told_after(entries: &[Entry], image: &str) -> Duration {
+    let set = |entry: &Entry| matches!(&entry.seen, Seen::Set(set) if template_image(set) == image);
+    let changed = entries.iter().find(|entry| set(entry)).expect("the change is recorded");
+    let target = |entry: &Entry| match &entry.seen {
+        Seen::Rollout(gate) => gate.status.as_ref().and_then(|status| status.target_revision.clone()),
+        _ => None,
+    };
+    let before = entries.iter().rev().filter(|entry| entry.version < changed.version).find_map(target);
+    let news =
+        |entry: &&Entry| entry.version > changed.version && target(entry).is_some_and(|target| Some(target) != before);
+    let told = entries.iter().find(news).expect("the status is recorded");
+    Duration::try_from(told.arrived.duration_since(changed.arrived)).unwrap_or(Duration::ZERO)
 }
 
 #[tokio::test]
@@ -55,9 +88,8 @@ async fn the_samples_apply_unchanged_and_stay_so() {
     let first = scene.kubectl_ok(&["apply", "-f", samples], "").await;
     assert_eq!(first.stderr, "", "no warning");
     scene.start_operator();
-    let at_rest = |world: &sts_plus_e2e::World| {
-        world.status_of("phasedrollout-sample").phase == Phase::Idle && world.partition() == Some(3)
-    };
+    let at_rest =
+        |world: &World| world.status_of("phasedrollout-sample").phase == Phase::Idle && world.partition() == Some(3);
     scene.until("at rest", at_rest).await;
     let again = scene.kubectl_ok(&["apply", "-f", samples], "").await;
     // kubectl cannot see that the stringData of a Secret is the same.

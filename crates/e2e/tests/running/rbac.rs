@@ -1,0 +1,85 @@
+//! The operator has the rights that it uses, all of them and no others, by the audit log of the API server.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sts_plus::rbac;
+use sts_plus_api::{Phase, Reason};
+use sts_plus_e2e::{World, audit, objects};
+use testcluster::AuditEntry;
+
+use super::leader::{Field, LEADS, until_logged};
+
+/// Group, resource with its subresource, verb.
+type Right = (String, String, String);
+
+#[tokio::test]
+async fn every_right_is_used_and_none_is_missing() {
+    let field = Field::bare("rights").await;
+    let scene = &field.scene;
+    scene.create(&objects::secret("credentials", &[("token", "t")])).await;
+    scene.create(&objects::set(3)).await;
+    let gate = sts_plus_e2e::Scene::gate().await;
+    scene.create(&objects::with(gate, "/spec/check/query/secretRef", "credentials")).await;
+    let first = field.start("first", &[]);
+    until_logged(&first, LEADS).await;
+    let second = field.start("second", &[]);
+    until_logged(&second, "standing by").await;
+    field.until_rest("app:1").await;
+
+    scene.release("app:2").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    scene.release("app:3-broken").await;
+    let failed = |world: &World| world.image("web-2") == "app:3-broken" && world.is(Phase::Failed);
+    scene.until("the release has failed", failed).await;
+    scene.release("app:4").await;
+    scene.until("complete", |world| world.is_complete("app:4")).await;
+    scene.kubectl_ok(&["delete", "phasedrollout", "gate"], "").await;
+    scene.until("gone", |world| world.rollouts.is_empty()).await;
+    scene.until_events(Reason::Released, 1).await;
+    assert!(first.stop().await.success());
+    until_logged(&second, LEADS).await;
+    assert!(second.stop().await.success());
+
+    let granted = granted();
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        // A watch is in the log when it has ended.
+        let used = used(&field.requests_everywhere());
+        let unused: Vec<_> = granted.difference(&used).collect();
+        if unused.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < end, "granted and never used: {unused:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let refused: Vec<_> = field.requests_everywhere().into_iter().filter(|entry| entry.code == 403).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    field.end().await;
+}
+
+fn granted() -> BTreeSet<Right> {
+    let roles = rbac::objects(rbac::NAMESPACE, &[]);
+    let rules = roles.iter().filter_map(|role| role["rules"].as_array()).flatten();
+    let mut rights = BTreeSet::new();
+    for rule in rules {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                rights
+                    .extend(texts(&rule["verbs"]).map(|verb| (group.to_owned(), resource.to_owned(), verb.to_owned())));
+            }
+        }
+    }
+    assert!(rights.len() > 10, "{rights:?}");
+    rights
+}
+
+fn texts(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn used(requests: &[AuditEntry]) -> BTreeSet<Right> {
+    let done = requests.iter().filter(|entry| entry.code < 300);
+    done.map(|entry| (entry.group.clone(), audit::full_name(entry), entry.verb.clone())).collect()
+}
