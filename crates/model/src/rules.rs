@@ -94,9 +94,8 @@ impl Ledger {
 
     /// A new template: what was approved for another one is void.
     pub(crate) fn template_changed(&mut self, set: &str) {
-        let book = self.book(set);
-        book.streak = 0;
-        book.approved.clear();
+        // Passes stay: they are counted for their revision, and a template that comes and goes unseen disturbs no pod.
+        self.book(set).approved.clear();
     }
 
     /// A person or the end of the gate allows these indexes.
@@ -223,6 +222,23 @@ impl World {
         let Some(pod) = set.pods.get(&ordinal) else { return };
         if pod.is_healthy() && Some(&pod.revision) == good.as_ref() && !self.ledger.stale {
             self.ledger.breach(format!("{} is healthy on {} and was deleted", set.pod_name(ordinal), pod.revision));
+        }
+    }
+
+    /// When all have acted: as long as no pod carries the pending revision through a step of ours, the hold is the full one, so that
+    /// a scale-up cannot start pods on it (§4.1, §4.7).
+    pub fn judge_hold(&mut self, rollout: &str) {
+        let Some(own) = self.rollouts.get(rollout) else { return };
+        let Some(set) = self.sets.get(&own.spec.target_ref) else { return };
+        let gated = !own.spec.skips_checks() && !own.deleting && own.finalizer;
+        let wanted = set.wanted();
+        let approved = self.ledger.approved(&set.name);
+        let stands = approved.iter().any(|(revision, index)| *revision == wanted && *index < set.replicas);
+        let pending =
+            set.status.current.as_ref() != Some(&wanted) && !set.pods.values().any(|pod| pod.revision == wanted);
+        if gated && pending && !stands && set.replicas > 0 && set.partition != Some(i32::MAX) {
+            let breach = format!("{wanted} is not approved and the partition is {:?}: {}", set.partition, set.layout());
+            self.ledger.breach(breach);
         }
     }
 

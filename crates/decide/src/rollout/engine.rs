@@ -288,17 +288,24 @@ pub(crate) fn rest(facts: &Facts, completed: bool) -> Stand {
 }
 
 fn finish_paused<'a>(draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
+    draft.finish(facts, &paused(facts))
+}
+
+fn paused(facts: &Facts) -> Stand {
     let message = format!(
         "spec.paused is true: {} of {} pods carry {}, no further pod is rolled and nothing is checked",
         facts.count_wanted(),
         facts.replicas(),
         facts.wanted
     );
-    draft.finish(facts, &Stand::new(Motion::Held, Phase::Paused, Reason::Paused, message))
+    Stand::new(Motion::Held, Phase::Paused, Reason::Paused, message)
 }
 
 /// Some pod is off the wanted revision.
 fn in_motion<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
+    if let Some(stand) = hold_in_full(&mut draft, facts) {
+        return draft.finish(facts, &stand);
+    }
     if draft.observed.rollout.spec.paused {
         if let Some(current) = &mut draft.status.current {
             (current.since, current.consecutive_passes, current.next_check_time) = (None, 0, None);
@@ -322,12 +329,24 @@ fn in_motion<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     gate::run(draft, facts, Step::Pod, index, &exempt)
 }
 
-/// No pod carries the wanted revision: everything is held until the checks allow the first one.
-fn preflight<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, exempt: &[PodIndex]) -> Plan {
-    if facts.partition() != Partition::HOLD {
-        // The pods that we rolled are gone (scaled down): nothing stands for this revision any more.
-        draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+/// The pods that we rolled are gone (scaled down): nothing stands for this revision any more, and a scale-up must not start pods
+/// on it, paused or not.
+fn hold_in_full(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
+    let stands = facts.lowest_wanted().is_some() || facts.in_flight().is_some();
+    if stands || facts.partition() == Partition::HOLD {
+        return None;
     }
+    draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+    draft.wake_now();
+    if draft.observed.rollout.spec.paused {
+        return Some(paused(facts));
+    }
+    let message = format!("no pod carries {} any more; it is held as a whole", facts.wanted);
+    Some(Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
+}
+
+/// No pod carries the wanted revision: everything is held until the checks allow the first one.
+fn preflight<'a>(draft: Draft<'a>, facts: &Facts<'a>, exempt: &[PodIndex]) -> Plan {
     let Some(next) = facts.next_to_roll() else { return draft.unchanged() };
     if draft.observed.rollout.spec.check.preflight && !draft.status.never_healthy {
         return gate::run(draft, facts, Step::Preflight, next, exempt);

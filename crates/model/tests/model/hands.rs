@@ -59,6 +59,24 @@ fn drift_while_paused() {
     assert_eq!(set(&world).partition, before, "{}", world.tale.long_story());
 }
 
+/// Paused, and the pod that stands for the revision is scaled away: held in full, or a scale-up would start pods on it.
+#[test]
+fn paused_and_scaled_away() {
+    let mut world = world(GOOD);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    world.configure(ROLLOUT, "paused", |spec| spec.paused = true);
+    world.pass(1);
+    world.scale(SET, 2);
+    world.pass(10);
+    assert_eq!(set(&world).partition, Some(HOLD), "{}", world.tale.long_story());
+    world.scale(SET, 3);
+    world.pass(10);
+    assert_eq!(set(&world).layout(), "0:1 1:1 2:1");
+    world.configure(ROLLOUT, "goes on", |spec| spec.paused = false);
+    completed(&mut world, 2);
+}
+
 #[test]
 fn a_pause_does_not_use_up_the_deadline() {
     let mut world = with(world(GOOD), |spec| spec.progress_deadline_seconds = Some(30));

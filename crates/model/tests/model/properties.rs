@@ -146,7 +146,10 @@ fn happen(world: &mut World, chance: Chance) {
             world.operate(ROLLOUT, Stop::Before(write));
             world.restart_operator();
         }
-        Chance::Pass(seconds) => world.pass(seconds),
+        Chance::Pass(seconds) => {
+            world.pass(seconds);
+            world.judge_hold(ROLLOUT);
+        }
         Chance::Controller => drop(world.sync(SET)),
         Chance::Operator => drop(world.operate(ROLLOUT, Stop::Never)),
         Chance::OldStatus => drop(world.operate_with_old_status(ROLLOUT)),
