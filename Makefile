@@ -50,6 +50,7 @@ build: ## build the operator
 manifests: build ## write deploy/*.yaml anew from the code
 	@$(STS_PLUS) crds > deploy/crds.yaml
 	@$(STS_PLUS) manifests > deploy/install.yaml
+	@$(STS_PLUS) manifests --image sts-plus:latest --operator-only > deploy/operator.yaml
 
 ##@ use it on a cluster
 

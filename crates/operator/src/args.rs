@@ -1,6 +1,13 @@
 //! The command line.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::leader::{Election, Timing};
+use crate::pulse::Pulse;
 
 /// Safe rollouts of StatefulSets, held between pods until Prometheus checks pass.
 #[derive(Debug, Parser)]
@@ -34,6 +41,9 @@ pub struct ManifestArgs {
     /// Image of the operator. Without it nothing is deployed, and the operator is started by hand.
     #[arg(long)]
     pub image: Option<String>,
+    /// Print only what runs the operator in the cluster.
+    #[arg(long, requires = "image")]
+    pub operator_only: bool,
 }
 
 /// How the operator runs.
@@ -49,6 +59,12 @@ pub struct RunArgs {
     /// machine; inside one it is the operator's pod.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_loopback_prometheus: Option<bool>,
+    /// Where /livez, /readyz and /metrics are answered, or `off`. Without it: on 0.0.0.0:8080 inside a cluster, else nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    pub web_address: Option<String>,
+    /// Of several operators one works.
+    #[command(flatten)]
+    pub leader: LeaderArgs,
     /// How logs look.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "STS_PLUS_LOG_FORMAT")]
     pub log_format: LogFormat,
@@ -58,10 +74,79 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// Where to listen.
+    ///
+    /// # Errors
+    ///
+    /// If it is no address.
+    pub fn web_address(&self) -> anyhow::Result<Option<SocketAddr>> {
+        let told = self.web_address.as_deref().unwrap_or(if is_in_cluster() { "0.0.0.0:8080" } else { "off" });
+        if told == "off" {
+            return Ok(None);
+        }
+        Ok(Some(
+            told.parse().with_context(|| format!("--web-address {told} is no address with a port, and not `off`"))?,
+        ))
+    }
+
     /// Whether a Prometheus on a loopback address may be asked, as told or by where the operator runs.
     #[must_use]
     pub fn may_ask_loopback(&self) -> bool {
         self.allow_loopback_prometheus.unwrap_or_else(|| std::env::var_os("KUBERNETES_SERVICE_HOST").is_none())
+    }
+}
+
+/// How one of several operators is elected.
+#[derive(Args, Clone, Debug)]
+pub struct LeaderArgs {
+    /// Whether only the operator that holds the lease works. Without it: only inside a cluster.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub leader_elect: Option<bool>,
+    /// Namespace of the lease. Without it: the operator's own.
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
+    pub leader_elect_namespace: Option<String>,
+    /// Name of the lease. Operators for different namespaces need different ones.
+    #[arg(long, value_name = "NAME", default_value = crate::rbac::NAME)]
+    pub leader_elect_name: String,
+    /// Another operator takes over when the leader gave no sign of life for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=120))]
+    pub leader_elect_lease: u64,
+    /// A leader that could not renew the lease for so many seconds stops.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=120))]
+    pub leader_elect_renew: u64,
+    /// Seconds between two renewals.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=120))]
+    pub leader_elect_retry: u64,
+}
+
+/// Whether we run in a pod of the cluster that we work on. A kubeconfig may name another one.
+#[must_use]
+pub fn is_in_cluster() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && std::env::var_os("KUBECONFIG").is_none()
+}
+
+impl LeaderArgs {
+    /// Starts the election, if there is to be one.
+    ///
+    /// # Errors
+    ///
+    /// If the times do not fit together, or the configuration cannot be used.
+    pub fn start(&self, config: &kube::Config, pulse: &Arc<Pulse>) -> anyhow::Result<Election> {
+        let seconds = std::time::Duration::from_secs;
+        let timing = Timing {
+            lease: seconds(self.leader_elect_lease),
+            renew: seconds(self.leader_elect_renew),
+            retry: seconds(self.leader_elect_retry),
+        };
+        let timing = timing.checked().map_err(anyhow::Error::msg)?;
+        if !self.leader_elect.unwrap_or_else(is_in_cluster) {
+            return Ok(Election::none());
+        }
+        let own = if is_in_cluster() { config.default_namespace.as_str() } else { crate::rbac::NAMESPACE };
+        let namespace = self.leader_elect_namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or(own);
+        // A client of its own: a write that hangs elsewhere does not delay a renewal.
+        let client = kube::Client::try_from(config.clone())?;
+        Ok(Election::start(client, namespace, &self.leader_elect_name, timing, pulse))
     }
 }
 
@@ -94,6 +179,27 @@ mod tests {
         assert_eq!(run.namespaces, ["a", "b"]);
         assert_eq!(run.log_format, LogFormat::Auto);
         assert_eq!(run.allow_loopback_prometheus, None);
+    }
+
+    #[test]
+    fn the_web_server_can_be_put_anywhere_and_switched_off() {
+        for (flag, address) in [("--web-address=127.0.0.1:1", Some("127.0.0.1:1")), ("--web-address=off", None)] {
+            let Command::Run(run) = Cli::parse_from(["sts-plus", "run", flag]).command else { panic!("not run") };
+            assert_eq!(run.web_address().unwrap(), address.map(|address| address.parse().unwrap()));
+        }
+        let Command::Run(run) = Cli::parse_from(["sts-plus", "run", "--web-address=x"]).command else {
+            panic!("not run")
+        };
+        assert!(run.web_address().is_err());
+    }
+
+    #[test]
+    fn the_lease_outlives_the_renewal_unless_told_otherwise() {
+        let cli = Cli::parse_from(["sts-plus", "run"]);
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        let leader = run.leader;
+        assert_eq!((leader.leader_elect, leader.leader_elect_name.as_str()), (None, "sts-plus"));
+        assert_eq!((leader.leader_elect_lease, leader.leader_elect_renew, leader.leader_elect_retry), (15, 10, 2));
     }
 
     #[test]

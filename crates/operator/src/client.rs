@@ -1,12 +1,14 @@
-//! The way to the API server: one client for everything, with our name on every request, without silent retries, and a deadline
+//! The way to the API server: one client for everything but the election, with our name on every request, without silent retries, and a deadline
 //! for every call that is no watch.
 
 use std::time::Duration;
 
 use http::{HeaderValue, header};
+use kube::client::ClientBuilder;
 use kube::{Client, Config};
 
 use crate::errors::Error;
+use crate::wire::WireLayer;
 
 /// The `User-Agent` of every request.
 pub const USER_AGENT: &str = concat!("sts-plus/", env!("CARGO_PKG_VERSION"));
@@ -22,14 +24,22 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than a silent watch lasts.
 const READ_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// A client for the cluster that the environment names: the service account in a pod, else the kubeconfig.
+/// The cluster that the environment names: the service account in a pod, else the kubeconfig.
 ///
 /// # Errors
 ///
 /// If there is no usable configuration.
-pub async fn connect() -> Result<Client, kube::Error> {
-    let config = Config::infer().await.map_err(kube::Error::InferConfig)?;
-    Client::try_from(tuned(config))
+pub async fn config() -> Result<Config, kube::Error> {
+    Ok(tuned(Config::infer().await.map_err(kube::Error::InferConfig)?))
+}
+
+/// The client of everything but the election: its writes leave only while we lead.
+///
+/// # Errors
+///
+/// If the configuration cannot be used.
+pub fn guarded(config: Config, wire: &WireLayer) -> Result<Client, kube::Error> {
+    Ok(ClientBuilder::try_from(config)?.with_layer(wire).build())
 }
 
 /// The configuration with our name and time-outs. There are no retries below us: a write that was refused or lost is decided anew

@@ -28,6 +28,9 @@ fn carry_out(command: Command) -> anyhow::Result<()> {
             outcome
         }
         Command::Crds => print(&manifests::to_yaml(&manifests::crds()?)?),
+        Command::Manifests(ManifestArgs { namespace, image: Some(image), operator_only: true, .. }) => {
+            print(&manifests::to_yaml(&manifests::operator(&namespace, &image))?)
+        }
         Command::Manifests(args) => print(&manifests::to_yaml(&manifests::render(&options(args))?)?),
     }
 }

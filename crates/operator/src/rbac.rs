@@ -1,4 +1,5 @@
-//! Who the operator is and what it may do: its service account, its role with only the verbs that it uses, and the binding. No IO.
+//! Who the operator is and what it may do: its service account, its roles with only the verbs that it uses, and their bindings. The
+//! cluster role is for what it works on, the role in its own namespace for the election. No IO.
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,33 @@ pub fn user_name(namespace: &str) -> String {
 /// Service account, role and binding. `identities` are further user names under which an operator outside the cluster works.
 #[must_use]
 pub fn objects(namespace: &str, identities: &[String]) -> Vec<Value> {
-    vec![service_account(namespace), cluster_role(), cluster_role_binding(namespace, identities)]
+    let mut objects = vec![service_account(namespace), cluster_role(), cluster_role_binding(namespace, identities)];
+    objects.extend(lease_objects(namespace, namespace, identities));
+    objects
+}
+
+/// The right to be elected over the Lease in `lease_namespace`, for the operator that lives in `namespace`.
+#[must_use]
+pub fn lease_objects(lease_namespace: &str, namespace: &str, identities: &[String]) -> Vec<Value> {
+    let metadata = json!({ "name": NAME, "namespace": lease_namespace, "labels": crate::manifests::labels() });
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": metadata,
+        "rules": [
+            // A right to create cannot be bound to a name.
+            rule("coordination.k8s.io", &["leases"], &["create"]),
+            named_rule("coordination.k8s.io", &["leases"], &["get", "watch", "update"], &[NAME]),
+        ],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME },
+        "subjects": subjects(namespace, identities),
+    });
+    vec![role, binding]
 }
 
 fn service_account(namespace: &str) -> Value {
@@ -61,16 +88,20 @@ fn named_rule(group: &str, resources: &[&str], verbs: &[&str], names: &[&str]) -
 }
 
 fn cluster_role_binding(namespace: &str, identities: &[String]) -> Value {
-    let account = json!({ "kind": "ServiceAccount", "name": NAME, "namespace": namespace });
-    let users =
-        identities.iter().map(|name| json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name }));
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
         "metadata": { "name": NAME, "labels": crate::manifests::labels() },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME },
-        "subjects": std::iter::once(account).chain(users).collect::<Vec<_>>(),
+        "subjects": subjects(namespace, identities),
     })
+}
+
+fn subjects(namespace: &str, identities: &[String]) -> Vec<Value> {
+    let account = json!({ "kind": "ServiceAccount", "name": NAME, "namespace": namespace });
+    let users =
+        identities.iter().map(|name| json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name }));
+    std::iter::once(account).chain(users).collect()
 }
 
 #[cfg(test)]

@@ -19,8 +19,12 @@ use crate::errors::told;
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::hold::Hold;
+use crate::metrics::Exposed;
+use crate::pulse::Pulse;
 use crate::tries::Tries;
-use crate::watch::{self, Scope, send};
+use crate::watch::{self, Caches, Scope, send};
+use crate::web::{self, Web};
+use crate::wire::WireLayer;
 use crate::written::Written;
 
 /// How long runs that have begun may take after we were told to stop. Whatever is cut off then is taken up by the next operator:
@@ -36,17 +40,30 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     // Fails only if somebody has chosen before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut stop = Stop::new()?;
-    let client = client::connect().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
+    let config = client::config().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
+    let listener = match args.web_address()? {
+        Some(address) => Some(web::listen(address).await?),
+        None => None,
+    };
+    let pulse = Arc::new(Pulse::default());
+    let election = args.leader.start(&config, &pulse)?;
+    let wire = WireLayer { guard: election.guard(), metrics: Arc::default(), pulse };
+    let client = client::guarded(config, &wire).map_err(|error| anyhow::anyhow!(told(&error)))?;
     let scopes = Scope::of(&args.namespaces);
     tracing::info!(version = USER_AGENT, ?scopes, identity = args.identity.as_deref(), "sts-plus starts");
 
     let mut streams = JoinSet::new();
     let mut controllers = JoinSet::new();
-    let shared = Shared::new(client, args);
+    let shared = Shared::new(client, wire, args);
     for kind in ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"] {
         streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
     }
-    let stops: Vec<_> = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers)).collect();
+    let started = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers));
+    let (stops, caches): (Vec<_>, Vec<_>) = started.unzip();
+    let web = shared.web(caches);
+    if let Some(listener) = listener {
+        streams.spawn(web::serve(listener, Arc::clone(&web)));
+    }
 
     let outcome = tokio::select! {
         signal = stop.asked() => {
@@ -60,12 +77,14 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
         tracing::warn!("told to stop again: stopped at once");
         std::process::exit(130);
     });
+    web.stop();
     drop(stops);
     let finished = tokio::time::timeout(GRACE, async { while controllers.join_next().await.is_some() {} }).await;
     if finished.is_err() {
         tracing::warn!("some runs did not finish within {} s and are cut off", GRACE.as_secs());
     }
     controllers.shutdown().await;
+    election.end().await;
     streams.shutdown().await;
     tracing::info!("sts-plus has stopped");
     outcome
@@ -77,6 +96,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// What all scopes share.
 struct Shared {
     client: Client,
+    wire: WireLayer,
     hold: Arc<Hold>,
     tries: Arc<Tries>,
     written: Arc<Written>,
@@ -86,7 +106,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(client: Client, args: &RunArgs) -> Self {
+    fn new(client: Client, wire: WireLayer, args: &RunArgs) -> Self {
         Self {
             hold: Arc::new(Hold::new(client.clone())),
             events: Arc::new(Events::new(client.clone())),
@@ -95,7 +115,14 @@ impl Shared {
             written: Arc::default(),
             prober: Arc::new(phased_rollout::prober(args.may_ask_loopback())),
             client,
+            wire,
         }
+    }
+
+    fn web(&self, caches: Vec<Arc<Caches>>) -> Arc<Web> {
+        let (metrics, guard) = (Arc::clone(&self.wire.metrics), Arc::clone(&self.wire.guard));
+        let exposed = Exposed::new(metrics, caches.clone(), guard);
+        Arc::new(Web::new(Arc::clone(&self.wire.pulse), exposed, caches))
     }
 }
 
@@ -105,14 +132,16 @@ fn start(
     shared: &Shared,
     streams: &mut JoinSet<()>,
     controllers: &mut JoinSet<()>,
-) -> oneshot::Sender<()> {
+) -> (oneshot::Sender<()>, Arc<Caches>) {
     let (queue, asked) = mpsc::unbounded();
     let caches = watch::start(&shared.client, scope, &queue, streams);
     let (stop, stopped) = oneshot::channel::<()>();
 
-    let (mut changes, all, to) = (shared.hold.changes(), Arc::clone(&caches), queue.clone());
+    let (mut hold, mut leads) = (shared.hold.changes(), shared.wire.guard.changes());
+    let (all, to) = (Arc::clone(&caches), queue.clone());
     streams.spawn(async move {
-        while changes.changed().await.is_ok() {
+        // Whoever leads from now on looks at everything at once.
+        while tokio::select! { changed = hold.changed() => changed, changed = leads.changed() => changed }.is_ok() {
             send(&to, all.all_rollouts());
         }
     });
@@ -122,8 +151,12 @@ fn start(
         .graceful_shutdown_on(async move {
             let _ = stopped.await;
         });
+    let seen = Arc::clone(&caches);
     let context = Arc::new(Context {
         client: shared.client.clone(),
+        guard: Arc::clone(&shared.wire.guard),
+        metrics: Arc::clone(&shared.wire.metrics),
+        pulse: Arc::clone(&shared.wire.pulse),
         caches,
         queue,
         hold: Arc::clone(&shared.hold),
@@ -148,7 +181,7 @@ fn start(
             }
         }
     });
-    stop
+    (stop, seen)
 }
 
 /// The signals that end us.

@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-use sts_plus::manifests::{Options, crds, render, to_yaml};
+use sts_plus::manifests::{Options, crds, operator, render, to_yaml};
+use sts_plus::rbac;
 
 #[test]
 fn the_committed_crds_are_what_the_generator_prints() {
@@ -14,6 +15,11 @@ fn the_committed_installation_is_what_the_generator_prints() {
     same("deploy/install.yaml", &to_yaml(&render(&Options::default()).unwrap()).unwrap());
 }
 
+#[test]
+fn the_committed_deployment_is_what_the_generator_prints() {
+    same("deploy/operator.yaml", &to_yaml(&operator(rbac::NAMESPACE, "sts-plus:latest")).unwrap());
+}
+
 fn same(name: &str, generated: &str) {
     let committed =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)).unwrap_or_default();
@@ -21,7 +27,8 @@ fn same(name: &str, generated: &str) {
     assert!(
         committed == generated,
         "{name} differs from the generator, first in line {}. Cure: `make manifests`, which runs\n  \
-         cargo run -p sts-plus -- crds > deploy/crds.yaml\n  cargo run -p sts-plus -- manifests > deploy/install.yaml",
+         cargo run -p sts-plus -- crds > deploy/crds.yaml\n  cargo run -p sts-plus -- manifests > deploy/install.yaml\n  \
+         cargo run -p sts-plus -- manifests --image sts-plus:latest --operator-only > deploy/operator.yaml",
         difference.unwrap_or_else(|| committed.lines().count().min(generated.lines().count())) + 1,
     );
 }

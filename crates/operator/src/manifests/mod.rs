@@ -57,8 +57,14 @@ pub fn render(options: &Options) -> Result<Vec<Value>, Error> {
     objects.extend(crds()?);
     objects.extend(rbac::objects(&options.namespace, &identities));
     objects.extend(admission::policies(&operators));
-    objects.extend(options.image.iter().map(|image| deployment::deployment(&options.namespace, image)));
+    objects.extend(options.image.iter().flat_map(|image| operator(&options.namespace, image)));
     Ok(objects)
+}
+
+/// What runs the operator in the cluster: everything else must be there before.
+#[must_use]
+pub fn operator(namespace: &str, image: &str) -> Vec<Value> {
+    deployment::objects(namespace, image)
 }
 
 /// The labels of every object that gets installed.
@@ -108,6 +114,8 @@ mod tests {
                 "ServiceAccount sts-plus",
                 "ClusterRole sts-plus",
                 "ClusterRoleBinding sts-plus",
+                "Role sts-plus",
+                "RoleBinding sts-plus",
                 "MutatingAdmissionPolicy sts-plus-hold",
                 "MutatingAdmissionPolicyBinding sts-plus-hold",
                 "MutatingAdmissionPolicy sts-plus-birth",
@@ -123,7 +131,10 @@ mod tests {
     #[test]
     fn a_deployment_is_there_only_with_an_image() {
         let options = Options { image: Some("registry.example/sts-plus:1".to_owned()), ..Options::default() };
-        assert_eq!(kinds(&options).last().unwrap(), "Deployment sts-plus");
+        assert!(
+            kinds(&options).ends_with(&["Deployment sts-plus".to_owned(), "PodDisruptionBudget sts-plus".to_owned()])
+        );
+        assert!(!kinds(&Options::default()).iter().any(|kind| kind.starts_with("Deployment")));
     }
 
     #[test]
@@ -131,7 +142,8 @@ mod tests {
         let options = Options { identities: vec!["o'neil \"x\"".to_owned()], ..Options::default() };
         let text = render(&options).unwrap().iter().map(Value::to_string).collect::<String>();
         assert!(text.contains("system:serviceaccount:sts-plus-system:sts-plus"));
-        let policy = &render(&options).unwrap()[5];
+        let policy =
+            render(&options).unwrap().into_iter().find(|object| object["kind"] == "MutatingAdmissionPolicy").unwrap();
         let condition = policy["spec"]["matchConditions"][1]["expression"].as_str().unwrap();
         assert!(
             condition.contains(r#"in ["system:serviceaccount:sts-plus-system:sts-plus","o'neil \"x\""]"#),

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Resource as _, ResourceExt as _};
-use sts_plus_api::{PhasedRollout, names};
+use sts_plus_api::{PhasedRollout, PhasedRolloutStatus, Reason, names};
 use sts_plus_decide::{Action, EventTarget, NewPartition, Plan};
 
 use super::observe::Scene;
@@ -25,11 +25,17 @@ pub(super) async fn carry_out(plan: &Plan, scene: &Scene, context: &Context) -> 
             Done::Gone => is_gone = true,
         }
         report::action(scene, action);
+        if is_step(action, plan, scene) {
+            context.metrics.stepped(scene.namespace(), scene.name());
+        }
     }
     // An event outlives its object: what became of the hold is told also when the PhasedRollout is gone.
     if !is_gone && plan.status != scene.observed.rollout.status {
         write_status(plan, scene, version.as_deref(), context).await?;
         report::transition(scene, plan);
+        if has_drifted(&plan.status) && !has_drifted(&scene.observed.rollout.status) {
+            context.metrics.drifted(scene.namespace(), scene.name());
+        }
     }
     for event in &plan.events {
         let regarding = match event.on {
@@ -40,6 +46,18 @@ pub(super) async fn carry_out(plan: &Plan, scene: &Scene, context: &Context) -> 
         context.events.record(regarding, event.severity, event.reason, &event.note).await;
     }
     Ok(())
+}
+
+/// A lower partition while something goes on; at rest the hold just makes room for the number of replicas.
+fn is_step(action: &Action, plan: &Plan, scene: &Scene) -> bool {
+    let Action::PatchSet { set, partition: NewPartition::Set(new), .. } = action else { return false };
+    let before = scene.sets.get(set).and_then(SetObject::partition);
+    plan.status.current.is_some() && before.is_some_and(|before| *new < before)
+}
+
+fn has_drifted(status: &PhasedRolloutStatus) -> bool {
+    let drift = Reason::PartitionDrift.to_string();
+    status.conditions.iter().any(|condition| condition.reason == drift)
 }
 
 enum Done {

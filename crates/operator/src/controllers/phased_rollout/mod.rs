@@ -30,7 +30,10 @@ use crate::errors::{Class, Error};
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::hold::Hold;
+use crate::leader::Guard;
+use crate::metrics::Metrics;
 use crate::pace;
+use crate::pulse::Pulse;
 use crate::telemetry::panic_text;
 use crate::tries::{Stand, Tries};
 use crate::watch::{Caches, Queue, send};
@@ -52,6 +55,12 @@ const PERSON_PAUSE: Duration = Duration::from_secs(30);
 pub struct Context {
     /// The API server.
     pub client: Client,
+    /// Whether we lead.
+    pub guard: Arc<Guard>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Signs of life.
+    pub pulse: Arc<Pulse>,
     /// What the streams have brought.
     pub caches: Arc<Caches>,
     /// Where to ask for another look.
@@ -89,7 +98,13 @@ impl Context {
 ///
 /// What went wrong; [`after_error`] says when the object is looked at again.
 pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Result<Next, Error> {
+    let _run = context.pulse.run();
     let uid = rollout.uid().unwrap_or_default();
+    if !context.guard.is_open() {
+        // Another operator decides. All objects are looked at again when it is our turn.
+        context.tries.forget(&uid);
+        return Ok(Next::requeue(pace::between(PERIOD.0, PERIOD.1)));
+    }
     if let Some(rest) = context.failures.rest(&uid) {
         return Ok(Next::requeue(rest));
     }
@@ -184,6 +199,9 @@ async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
             Stand::Done(tried) => {
                 // The answers are older than this look at the pods: what they say is about what is seen here.
                 report::verdicts(&scene, &tried);
+                for record in &tried.records {
+                    context.metrics.checked(scene.namespace(), scene.name(), record.verdict);
+                }
                 if !tried.config.is_empty() {
                     context.secrets.forget(&uid);
                 }

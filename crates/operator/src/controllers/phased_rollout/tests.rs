@@ -168,6 +168,9 @@ impl Rig {
             prober: Arc::new(prober(true)),
             secrets: super::secrets::Look::default(),
             failures: Arc::default(),
+            guard: Arc::new(crate::leader::Guard::always()),
+            metrics: Arc::default(),
+            pulse: Arc::default(),
             client,
         };
         let mut rig = Self { world, context: Arc::new(context), rollouts, sets, pods };

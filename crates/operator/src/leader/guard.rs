@@ -1,0 +1,85 @@
+//! May we write now? Asked for each write at the moment it leaves; the answer comes from our own clock alone, so that a process
+//! that was stopped for a while knows on its first step that its time is over.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use super::{Moment, now};
+
+/// Whether we lead.
+#[derive(Debug)]
+pub struct Guard {
+    /// Nanoseconds on our own clock; 0: we do not lead.
+    until: AtomicU64,
+    leads: watch::Sender<bool>,
+}
+
+impl Guard {
+    /// For an operator that works without an election.
+    #[must_use]
+    pub fn always() -> Self {
+        Self { until: AtomicU64::new(u64::MAX), leads: watch::Sender::new(true) }
+    }
+
+    /// For one that has yet to be elected.
+    #[must_use]
+    pub fn waiting() -> Self {
+        Self { until: AtomicU64::new(0), leads: watch::Sender::new(false) }
+    }
+
+    /// Whether a write may leave now.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let until = self.until.load(Ordering::Acquire);
+        until == u64::MAX || nanos(now()) < until
+    }
+
+    /// Becomes true with each election and false with each loss.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<bool> {
+        self.leads.subscribe()
+    }
+
+    /// We lead until then.
+    pub(super) fn open_until(&self, moment: Moment) {
+        self.until.store(nanos(moment), Ordering::Release);
+        self.leads.send_if_modified(|leads| !std::mem::replace(leads, true));
+    }
+
+    /// We lead no more.
+    pub fn close(&self) {
+        self.until.store(0, Ordering::Release);
+        self.leads.send_if_modified(|leads| std::mem::replace(leads, false));
+    }
+}
+
+fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.as_nanos()).map_or(u64::MAX - 1, |nanos| nanos.min(u64::MAX - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn without_an_election_it_is_open() {
+        assert!(Guard::always().is_open());
+    }
+
+    #[test]
+    fn it_closes_by_itself_and_by_a_loss() {
+        let guard = Guard::waiting();
+        let changes = guard.changes();
+        assert!(!guard.is_open());
+        guard.open_until(now() + Duration::from_mins(1));
+        assert!(guard.is_open() && *changes.borrow());
+        guard.open_until(now());
+        assert!(!guard.is_open(), "nobody had to tell it");
+        guard.open_until(now() + Duration::from_mins(1));
+        guard.close();
+        assert!(!guard.is_open() && !*changes.borrow());
+    }
+}

@@ -1,0 +1,165 @@
+//! Numbers about the work, counted here and shown by `expose`. Labels are bounded: namespace and name of PhasedRollouts that exist,
+//! words of ours, and names of resources that we write. No IO.
+
+mod expose;
+
+pub use expose::{CONTENT_TYPE, Exposed};
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sts_plus_api::Verdict;
+
+/// Namespace and name of a PhasedRollout.
+type Key = (String, String);
+
+/// What was counted since the start.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    writes: Mutex<BTreeMap<Write, u64>>,
+    rollouts: Mutex<HashMap<Key, Counts>>,
+}
+
+/// One kind of write: resource, verb, result.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Write {
+    resource: String,
+    verb: &'static str,
+    result: &'static str,
+}
+
+/// About one PhasedRollout.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    steps: u64,
+    drifts: u64,
+    checks: BTreeMap<&'static str, u64>,
+}
+
+impl Metrics {
+    /// A write was answered with this HTTP status; missing: there was no answer.
+    pub fn wrote(&self, method: &http::Method, path: &str, code: Option<u16>) {
+        let write = Write { resource: resource_of(path), verb: verb_of(method), result: result_of(code) };
+        let mut writes = lock(&self.writes);
+        let count = writes.entry(write).or_insert(0);
+        *count = count.saturating_add(1);
+    }
+
+    /// The partition was lowered.
+    pub fn stepped(&self, namespace: &str, name: &str) {
+        self.count(namespace, name, |counts| counts.steps = counts.steps.saturating_add(1));
+    }
+
+    /// Somebody else changed the partition.
+    pub fn drifted(&self, namespace: &str, name: &str) {
+        self.count(namespace, name, |counts| counts.drifts = counts.drifts.saturating_add(1));
+    }
+
+    /// Prometheus was asked.
+    pub fn checked(&self, namespace: &str, name: &str, verdict: Verdict) {
+        self.count(namespace, name, |counts| {
+            let count = counts.checks.entry(word_of(verdict)).or_insert(0);
+            *count = count.saturating_add(1);
+        });
+    }
+
+    fn count(&self, namespace: &str, name: &str, change: impl FnOnce(&mut Counts)) {
+        change(lock(&self.rollouts).entry((namespace.to_owned(), name.to_owned())).or_default());
+    }
+
+    /// The counts of the PhasedRollouts that exist; those of others are dropped.
+    fn rollouts(&self, exists: impl Fn(&Key) -> bool) -> BTreeMap<Key, Counts> {
+        let mut rollouts = lock(&self.rollouts);
+        rollouts.retain(|key, _| exists(key));
+        rollouts.iter().map(|(key, counts)| (key.clone(), counts.clone())).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn word_of(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Data => "Data",
+        Verdict::NoData => "NoData",
+        Verdict::Unproven => "Unproven",
+        Verdict::Error => "Error",
+    }
+}
+
+fn verb_of(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "POST" => "create",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        "PUT" => "update",
+        _ => "other",
+    }
+}
+
+fn result_of(code: Option<u16>) -> &'static str {
+    match code {
+        None => "unanswered",
+        Some(200..=299) => "ok",
+        Some(409 | 422) => "conflict",
+        Some(401 | 403) => "forbidden",
+        Some(400..=499) => "refused",
+        Some(_) => "failed",
+    }
+}
+
+/// The resource in a path of the API server, with its subresource: `/apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME/SUB`.
+fn resource_of(path: &str) -> String {
+    let mut parts = path.trim_matches('/').split('/');
+    let skipped = if parts.next() == Some("apis") { 2 } else { 1 };
+    let mut rest = parts.skip(skipped).peekable();
+    if rest.peek() == Some(&"namespaces") {
+        rest.next();
+        rest.next();
+    }
+    let resource = rest.next().unwrap_or("other");
+    match rest.nth(1) {
+        Some(sub) => format!("{resource}/{sub}"),
+        None => resource.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resource_is_found_in_every_path_that_we_write_to() {
+        for (path, resource) in [
+            ("/apis/apps/v1/namespaces/ns/statefulsets/web", "statefulsets"),
+            ("/apis/sts.plus/v1alpha1/namespaces/ns/phasedrollouts/gate/status", "phasedrollouts/status"),
+            ("/api/v1/namespaces/ns/pods/web-0", "pods"),
+            ("/apis/events.k8s.io/v1/namespaces/ns/events", "events"),
+            ("/x", "other"),
+        ] {
+            assert_eq!(resource_of(path), resource, "{path}");
+        }
+    }
+
+    #[test]
+    fn counts_of_what_is_gone_are_dropped() {
+        let metrics = Metrics::default();
+        metrics.stepped("ns", "a");
+        metrics.stepped("ns", "b");
+        metrics.checked("ns", "a", Verdict::Data);
+        metrics.drifted("ns", "a");
+        let left = metrics.rollouts(|(_, name)| name == "a");
+        let counts = Counts { steps: 1, drifts: 1, checks: BTreeMap::from([("Data", 1)]) };
+        assert_eq!(left.into_values().collect::<Vec<_>>(), [counts]);
+        assert_eq!(metrics.rollouts(|_| true).len(), 1, "for good");
+    }
+
+    #[test]
+    fn results_are_few() {
+        let words = [None, Some(200), Some(201), Some(409), Some(422), Some(403), Some(404), Some(429), Some(500)]
+            .map(result_of);
+        let expected = ["unanswered", "ok", "ok", "conflict", "conflict", "forbidden", "refused", "refused", "failed"];
+        assert_eq!(words, expected);
+    }
+}

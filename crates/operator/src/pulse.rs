@@ -1,0 +1,156 @@
+//! Is the operator still at work? Its loops leave a mark each time they come round; one that has not come round for long is dead or
+//! stuck, whatever the rest of the process does. An API server that refuses or does not answer is no reason: the loops try again
+//! and again, and a restart would not help. No IO.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A watch is started anew every two minutes, or after the longest time-out and pause.
+const WATCH: Duration = Duration::from_mins(6);
+/// Each object is looked at once in five minutes.
+const RUN: Duration = Duration::from_mins(7);
+/// Every call of a run has a deadline; together they stay below this.
+const LONGEST_RUN: Duration = Duration::from_mins(10);
+/// The election comes round with each renewal, or when the lease of another runs out.
+const ELECTION: Duration = Duration::from_mins(3);
+
+/// The marks.
+#[derive(Debug)]
+pub struct Pulse {
+    watches: Mutex<HashMap<String, Instant>>,
+    runs: Mutex<HashMap<u64, Instant>>,
+    next: AtomicU64,
+    last_run: Mutex<Instant>,
+    election: Mutex<Option<Instant>>,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            watches: Mutex::default(),
+            runs: Mutex::default(),
+            next: AtomicU64::new(0),
+            last_run: Mutex::new(Instant::now()),
+            election: Mutex::default(),
+        }
+    }
+}
+
+/// A run that goes on until this is dropped.
+#[derive(Debug)]
+pub struct Run<'a> {
+    pulse: &'a Pulse,
+    id: u64,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        lock(&self.pulse.runs).remove(&self.id);
+    }
+}
+
+impl Pulse {
+    /// A list or a watch of `path` was begun.
+    pub fn watched(&self, path: &str) {
+        let mut watches = lock(&self.watches);
+        match watches.get_mut(path) {
+            Some(last) => *last = Instant::now(),
+            None => drop(watches.insert(path.to_owned(), Instant::now())),
+        }
+    }
+
+    /// The election has come round.
+    pub fn elected(&self) {
+        *lock(&self.election) = Some(Instant::now());
+    }
+
+    /// A run of the controller begins.
+    #[must_use]
+    pub fn run(&self) -> Run<'_> {
+        let (id, now) = (self.next.fetch_add(1, Ordering::Relaxed), Instant::now());
+        *lock(&self.last_run) = now;
+        lock(&self.runs).insert(id, now);
+        Run { pulse: self, id }
+    }
+
+    /// What has not come round for too long. `objects`: whether there is anything to look at.
+    ///
+    /// # Errors
+    ///
+    /// One sentence for the first that is found.
+    pub fn check(&self, objects: bool) -> Result<(), String> {
+        let late = |since: Instant, most: Duration| since.elapsed() > most;
+        if let Some((path, _)) = lock(&self.watches).iter().find(|(_, since)| late(**since, WATCH)) {
+            return Err(format!("the watch of {path} was not started anew within {} s", WATCH.as_secs()));
+        }
+        if lock(&self.runs).values().any(|since| late(*since, LONGEST_RUN)) {
+            return Err(format!("a run goes on for more than {} s", LONGEST_RUN.as_secs()));
+        }
+        if objects && late(*lock(&self.last_run), RUN) {
+            return Err(format!("no PhasedRollout was looked at within {} s", RUN.as_secs()));
+        }
+        if lock(&self.election).is_some_and(|since| late(since, ELECTION)) {
+            return Err(format!("the election did not come round within {} s", ELECTION.as_secs()));
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_not_started_anew_is_dead() {
+        let pulse = Pulse::default();
+        pulse.watched("/api/v1/pods");
+        advance(WATCH).await;
+        pulse.watched("/apis/apps/v1/statefulsets");
+        assert_eq!(pulse.check(false), Ok(()));
+        advance(Duration::from_secs(1)).await;
+        assert!(pulse.check(false).unwrap_err().contains("/api/v1/pods"));
+        pulse.watched("/api/v1/pods");
+        assert_eq!(pulse.check(false), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_objects_nobody_runs_and_with_some_somebody_must() {
+        let pulse = Pulse::default();
+        advance(RUN + Duration::from_secs(1)).await;
+        assert_eq!(pulse.check(false), Ok(()));
+        assert!(pulse.check(true).is_err());
+        drop(pulse.run());
+        assert_eq!(pulse.check(true), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_does_not_end_is_stuck() {
+        let pulse = Pulse::default();
+        let run = pulse.run();
+        advance(LONGEST_RUN + Duration::from_secs(1)).await;
+        drop(pulse.run());
+        assert!(pulse.check(true).unwrap_err().contains("goes on"));
+        drop(run);
+        assert_eq!(pulse.check(true), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_election_that_was_begun_must_come_round() {
+        let pulse = Pulse::default();
+        advance(ELECTION * 2).await;
+        assert_eq!(pulse.check(false), Ok(()), "there is none");
+        pulse.elected();
+        advance(ELECTION + Duration::from_secs(1)).await;
+        assert!(pulse.check(false).is_err());
+    }
+}
