@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
-use sts_plus_api::{
-    CheckRecord, ConditionType, Current, Passed, Phase, PhasedRolloutStatus, Series, Step, Verdict, names,
-};
+use sts_plus_api::{ConditionType, Phase, PhasedRolloutStatus, names};
 use sts_plus_e2e::{Entry, Scene, Seen, World, moves, objects, template_image};
 
 #[tokio::test]
@@ -104,10 +100,12 @@ async fn the_samples_apply_unchanged_and_stay_so() {
 async fn every_field_of_the_status_survives_the_api_server() {
     let scene = Scene::new("status").await;
     scene.create(&Scene::gate().await).await;
-    let status = serde_json::to_value(whole_status()).expect("a status is JSON");
-    let missing: Vec<&String> =
-        status.as_object().into_iter().flatten().filter(|(_, v)| v.is_null()).map(|(k, _)| k).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    let path = "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.status}";
+    let schema = scene.kubectl_ok(&["get", "crd", "phasedrollouts.sts.plus", "-o", path], "").await.stdout;
+    let status = sample(&serde_json::from_str(&schema).expect("a schema is JSON"));
+    assert!(status.as_object().is_some_and(|fields| fields.len() > 20), "{status}");
+    let typed: PhasedRolloutStatus = serde_json::from_value(status.clone()).expect("the operator can read it");
+    assert_eq!(serde_json::to_value(typed).expect("a status is JSON"), status, "and would write it like this");
     let body = json!({ "status": status }).to_string();
     scene.kubectl_ok(&["patch", "pr", "gate", "--subresource=status", "--type=merge", "-p", &body], "").await;
     let stored = scene.kubectl_ok(&["get", "pr", "gate", "-o", "json"], "").await.stdout;
@@ -116,72 +114,20 @@ async fn every_field_of_the_status_survives_the_api_server() {
     scene.end().await;
 }
 
-/// A status with every field; a new field does not compile until it is here.
-fn whole_status() -> PhasedRolloutStatus {
-    let text = |text: &str| Some(text.to_owned());
-    let time: Timestamp = "2026-01-02T03:04:05.678Z".parse().expect("a time");
-    let second: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
-    PhasedRolloutStatus {
-        observed_generation: Some(3),
-        phase: Phase::Checking,
-        message: "a sentence".to_owned(),
-        target: text("web"),
-        target_uid: text("uid"),
-        target_revision: text("web-2"),
-        previous_revision: text("web-1"),
-        verified_revision: text("web-1"),
-        rejected_revisions: vec!["web-0".to_owned()],
-        replicas: 3,
-        updated_replicas: 2,
-        ready_replicas: 1,
-        updated: "2/3".to_owned(),
-        partition: Some(names::HOLD),
-        start_time: Some(time),
-        completion_time: Some(time),
-        last_progress_time: Some(time),
-        current: Some(current(time)),
-        passed: Some(Passed { revision: "web-2".to_owned(), index: 1 }),
-        never_healthy: true,
-        retry: text("again"),
-        checks: vec![record(time)],
-        conditions: vec![Condition {
-            type_: "Ready".to_owned(),
-            status: "False".to_owned(),
-            reason: "Checking".to_owned(),
-            message: "a sentence".to_owned(),
-            last_transition_time: Time(second),
-            observed_generation: Some(3),
-        }],
+/// A value of a schema in which every field is set.
+fn sample(schema: &Value) -> Value {
+    if let Some(first) = schema.pointer("/enum/0") {
+        return first.clone();
     }
-}
-
-fn current(time: Timestamp) -> Current {
-    Current {
-        index: 1,
-        pod: "web-1".to_owned(),
-        step: Step::Pod,
-        since: Some(time),
-        tries: 4,
-        consecutive_passes: 1,
-        failed: true,
-        broken_since: Some(time),
-        last_check_time: Some(time),
-        next_check_time: Some(time),
-    }
-}
-
-fn record(time: Timestamp) -> CheckRecord {
-    CheckRecord {
-        time,
-        name: "lag".to_owned(),
-        pod: "web-1".to_owned(),
-        query: "up".to_owned(),
-        endpoint: "http://prom:9090".to_owned(),
-        verdict: Verdict::Unproven,
-        passed: true,
-        message: "a sentence".to_owned(),
-        http_status: Some(200),
-        series_count: 1,
-        series: vec![Series { labels: "up{}".to_owned(), value: "NaN".to_owned() }],
+    match schema["type"].as_str() {
+        Some("object") => {
+            let fields = schema["properties"].as_object().into_iter().flatten();
+            fields.map(|(name, schema)| (name.clone(), sample(schema))).collect()
+        }
+        Some("array") => json!([sample(&schema["items"])]),
+        Some("boolean") => json!(true),
+        Some("integer" | "number") => json!(7),
+        _ if schema["format"] == "date-time" => json!("2026-01-02T03:04:05Z"),
+        _ => json!("word"),
     }
 }
