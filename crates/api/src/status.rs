@@ -61,9 +61,10 @@ pub struct PhasedRolloutStatus {
     /// The step that is going on; missing at rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<Current>,
-    /// Which pods have passed a check cycle where they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub passed: Option<Passed>,
+    /// Which pods have passed a check cycle where they are, by revision, newest last, at most 8.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub passed: Vec<Passed>,
     /// True while no pod was ever healthy, so that broken pods are let through without the gate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_healthy: bool,

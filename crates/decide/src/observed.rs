@@ -80,6 +80,8 @@ pub struct SetView {
     pub generation: i64,
     /// `status.observedGeneration`; 0 if absent.
     pub observed_generation: i64,
+    /// When something other than the status was written last, in whole seconds, from managedFields.
+    pub changed: Option<Timestamp>,
     /// True if a deletionTimestamp is set.
     pub deleting: bool,
     /// Annotations.

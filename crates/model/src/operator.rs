@@ -293,6 +293,7 @@ fn set_view(set: &Set) -> SetView {
         update_revision: set.status.update.clone(),
         controller: None,
         partition_manager: set.writer.clone(),
+        changed: None,
     }
 }
 

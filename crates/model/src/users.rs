@@ -158,6 +158,7 @@ fn admit(before: &Set, after: &mut Set) {
     let becomes_rolling = before.strategy != Strategy::RollingUpdate && after.strategy == Strategy::RollingUpdate;
     if after.template != before.template || becomes_rolling {
         after.partition = Some(names::HOLD);
+        after.annotations.remove(names::ALLOW_PARTITION);
         return;
     }
     let asked = after.threshold();

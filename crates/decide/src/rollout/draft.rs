@@ -123,8 +123,9 @@ impl<'a> Draft<'a> {
             // Paused time is no time without progress.
             self.status.last_progress_time = self.status.last_progress_time.map(|_| self.now);
         }
-        let overdue = failure::overdue(&mut self, facts, stand);
+        let overdue = failure::overdue(&mut self, stand);
         let stand = overdue.as_ref().unwrap_or(stand);
+        failure::hold_while_stalled(&mut self, facts, stand);
         self.tell_transition(stand);
         self.status.partition = self.planned_partition(facts.set);
         if let Some(change) = facts.next_change() {

@@ -1,10 +1,11 @@
 //! The rollout of one claimed set: the hold first, then what revision is wanted, then rest or motion.
 
+use jiff::SignedDuration;
 use sts_plus_api::{Phase, Reason, Step, names};
 
 use super::{
     draft::Draft,
-    facts::Facts,
+    facts::{Facts, later},
     failure, gate, lifecycle, memory, repair,
     report::{Motion, Stand},
     step,
@@ -13,6 +14,9 @@ use crate::{
     EventTarget, Plan, SetView, Severity,
     units::{Partition, PodIndex},
 };
+
+/// How long the StatefulSet controller may take to see a change before that is told.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Decides for a set that may be held.
 pub(crate) fn roll<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
@@ -56,16 +60,15 @@ fn unseen<'a>(mut draft: Draft<'a>, set: &'a SetView, must_claim: bool) -> Plan 
     if let Some(stand) = undo_drift(&mut draft, &facts) {
         return draft.finish(&facts, &stand);
     }
-    if draft.observed.rollout.status.conditions.is_empty() {
-        let stand = Stand::new(
-            Motion::Moving,
-            Phase::Rolling,
-            Reason::AwaitingController,
-            format!("the controller of StatefulSet {} has not yet seen the latest change", set.name),
-        );
-        return draft.finish(&facts, &stand);
+    // The controller answers within milliseconds. If it does not, what the status says may be about another template.
+    let patience = set.changed.map(|changed| later(changed, PATIENCE));
+    if let Some(end) = patience.filter(|end| *end > draft.now && !draft.observed.rollout.status.conditions.is_empty()) {
+        draft.wake_at(end);
+        return draft.unchanged();
     }
-    draft.unchanged()
+    let message = format!("the controller of StatefulSet {} has not yet seen the latest change", set.name);
+    let stand = Stand::new(Motion::Moving, Phase::Rolling, Reason::AwaitingController, message);
+    draft.finish(&facts, &stand)
 }
 
 /// True if the claim and the full hold are written already.
@@ -78,23 +81,28 @@ fn is_held_for(draft: &Draft, set: &SetView) -> bool {
 /// Takes a set. Pods that have all reached the wanted revision are at rest; otherwise everything is held.
 fn claim<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     let set = facts.set;
-    let last_good = memory::last_good_from_pods(facts);
+    // What is known from before a set was made anew is worth more than its currentRevision, which is lost then (observed O38).
+    let known =
+        draft.status.previous_revision.take().filter(|known| facts.carries(known) || facts.off().next().is_none());
+    let is_unproven = known.as_ref().is_some_and(|known| known != facts.wanted);
+    let last_good = known.unwrap_or_else(|| memory::last_good_from_pods(facts).to_owned());
     draft.status.never_healthy = false;
     draft.status.current = None;
     let rolled = facts.off().next().is_none();
-    let partition = if rolled {
+    let partition = if rolled && !is_unproven {
         memory::settle_unchecked(&mut draft.status, facts.wanted);
         // Raised before the flip, a dying pod would come back at the old revision.
         if facts.has_flipped() { Partition(facts.replicas()) } else { facts.partition() }
     } else {
         memory::begin(&mut draft.status, facts.wanted, draft.now);
-        draft.status.previous_revision = Some(last_good.to_owned());
-        Partition::HOLD
+        draft.status.previous_revision = Some(last_good);
+        // All at the revision: the partition is as after the last pod.
+        if rolled { facts.partition() } else { Partition::HOLD }
     };
     draft.set_partition(set, facts.wanted, partition);
     draft.wake_now();
     let taken = format!("StatefulSet {} is claimed, partition {}", set.name, partition.0);
-    if rolled {
+    if rolled && !is_unproven {
         draft.normal(Reason::Claimed, &taken);
         return draft.finish(facts, &rest(facts, false));
     }
@@ -186,7 +194,9 @@ fn seen_revision<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
 /// A revision that was not wanted before: hold at once, counters of the old one are void.
 fn begin<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     memory::begin(&mut draft.status, facts.wanted, draft.now);
-    if facts.off().next().is_some() && facts.partition() != Partition::HOLD {
+    // What a person allowed was for another revision; the write takes it away.
+    let is_allowed = facts.set.annotations.contains_key(names::ALLOW_PARTITION);
+    if facts.off().next().is_some() && (facts.partition() != Partition::HOLD || is_allowed) {
         draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
     }
     announce(&mut draft, facts);

@@ -158,19 +158,13 @@ impl<'a> Facts<'a> {
         self.pods().map(|(_, pod)| turns(pod)).filter(|at| *at > self.now).min()
     }
 
-    /// The revision that most pods carry.
-    pub(crate) fn most_common_revision(&self) -> Option<&'a str> {
+    /// The revision that most of the pods off the wanted one carry.
+    pub(crate) fn most_common_revision_off(&self) -> Option<&'a str> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, pod) in self.pods() {
-            if let Some(revision) = pod.revision.as_deref() {
-                *counts.entry(revision).or_default() += 1;
-            }
+        for revision in self.off().filter_map(|(_, pod)| pod.revision.as_deref()) {
+            *counts.entry(revision).or_default() += 1;
         }
-        // Of two that are as common, the one that is not wanted: the other choice would open the gate.
-        counts
-            .into_iter()
-            .max_by_key(|(revision, count)| (*count, *revision != self.wanted))
-            .map(|(revision, _)| revision)
+        counts.into_iter().max_by_key(|(_, count)| *count).map(|(revision, _)| revision)
     }
 
     pub(crate) fn carries(&self, revision: &str) -> bool {

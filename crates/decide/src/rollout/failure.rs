@@ -38,7 +38,6 @@ pub(crate) fn fail<'a>(
             roll_back(draft, facts)
         }
         OnFailure::Hold | OnFailure::Pause => {
-            hold_while_failed(&mut draft, facts, &current);
             let stand = Stand::new(Motion::Stalled, Phase::Failed, reason, message);
             let due = current.next_check_time;
             if let Some(due) = due {
@@ -63,11 +62,11 @@ fn policy(draft: &Draft, facts: &Facts, current: &Current) -> OnFailure {
     }
 }
 
-/// While failed the partition is the full hold, so that a scale-up starts pods on the current revision.
-pub(crate) fn hold_while_failed(draft: &mut Draft, facts: &Facts, current: &Current) {
-    let opened = facts.in_flight().is_some();
-    if current.failed && !opened && !facts.has_flipped() && facts.partition() != Partition::HOLD && !draft.has_actions()
-    {
+/// While stalled the partition is the full hold, so that a scale-up starts pods on the current revision. A pod on its way is
+/// waited for: under the hold it would come back at the old revision.
+pub(crate) fn hold_while_stalled(draft: &mut Draft, facts: &Facts, stand: &Stand) {
+    let may_hold = !facts.has_flipped() && facts.in_flight().is_none() && !memory::is_settled(&draft.status);
+    if stand.motion == Motion::Stalled && may_hold && facts.partition() != Partition::HOLD && !draft.has_actions() {
         draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
     }
 }
@@ -134,10 +133,6 @@ pub(crate) fn rejected(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
         return None;
     }
     draft.status.current = None;
-    // What a person has allowed (break-glass) is not taken back while its pods are on their way.
-    if facts.partition() != Partition::HOLD && facts.in_flight().is_none() && !facts.has_flipped() {
-        draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
-    }
     Some(rejected_stand(facts))
 }
 
@@ -225,7 +220,7 @@ fn rolled_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, last_good: &str) -> 
 }
 
 /// No progress within progressDeadlineSeconds: told, and held for a scale-up. Checks go on, and the next progress clears it.
-pub(crate) fn overdue(draft: &mut Draft, facts: &Facts, stand: &Stand) -> Option<Stand> {
+pub(crate) fn overdue(draft: &mut Draft, stand: &Stand) -> Option<Stand> {
     let seconds = draft.observed.rollout.spec.progress_deadline_seconds?;
     let waits_for_person = matches!(stand.reason, Reason::Paused | Reason::AwaitingApproval);
     let running = matches!(stand.motion, Motion::Moving | Motion::Held) && !waits_for_person;
@@ -234,10 +229,6 @@ pub(crate) fn overdue(draft: &mut Draft, facts: &Facts, stand: &Stand) -> Option
     if deadline > draft.now {
         draft.wake_at(deadline);
         return None;
-    }
-    let in_flight = facts.in_flight().is_some();
-    if !in_flight && !facts.has_flipped() && facts.partition() != Partition::HOLD && !draft.has_actions() {
-        draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
     }
     let message =
         format!("no progress since {} (spec.progressDeadlineSeconds {seconds}); {}", clock(since), stand.message);

@@ -68,6 +68,10 @@ pub(crate) fn run<'a>(
         return obstructed(draft, facts, current, obstacle);
     }
     start_clock(&draft, facts, &mut current);
+    take_up_spec(&draft, &mut current);
+    if let Some(message) = never_steady(&mut draft, &current) {
+        return failure::fail(draft, facts, current, Reason::PodBroken, &message);
+    }
     let mut error = None;
     match answer(&draft, facts, &current) {
         Some(tried) => {
@@ -92,6 +96,7 @@ pub(crate) fn run<'a>(
 /// Since when the pods of the cycle are all there. An interruption that nobody saw shows in the pods' own times.
 fn start_clock(draft: &Draft, facts: &Facts, current: &mut Current) {
     let interrupted = match (current.since, facts.all_available_since()) {
+        (Some(since), _) if since > draft.now => true,
         (Some(since), Some(available)) => available > since && available <= draft.now,
         (since, _) => since.is_none(),
     };
@@ -99,6 +104,30 @@ fn start_clock(draft: &Draft, facts: &Facts, current: &mut Current) {
         reset_streak(current);
         current.since = Some(draft.now);
     }
+}
+
+/// A changed spec may ask for something else, or at other times: passes of the old one do not count.
+fn take_up_spec(draft: &Draft, current: &mut Current) {
+    if draft.observed.rollout.status.observed_generation != Some(draft.observed.rollout.generation) {
+        current.consecutive_passes = 0;
+        current.next_check_time = current.last_check_time.map(|last| later(last, period(draft)));
+    }
+}
+
+/// A pod that comes and goes for as long as all tries would take, so that none could be made.
+fn never_steady(draft: &mut Draft, current: &Current) -> Option<String> {
+    let since = current.broken_since.filter(|_| !current.failed)?;
+    let deadline = later(since, all_tries(draft));
+    if deadline > draft.now {
+        draft.wake_at(deadline);
+        return None;
+    }
+    let tries = draft.observed.rollout.spec.check.max_tries;
+    Some(format!(
+        "{} comes and goes since {} and could not be checked for the time that {tries} checks take",
+        current.pod,
+        clock(since)
+    ))
 }
 
 /// The try that was just made, if it belongs to this cycle and was made since its pods are all there.
@@ -114,7 +143,7 @@ fn key(facts: &Facts, current: &Current) -> CheckKey {
 
 /// Warnings of a try are told once in a rollout, not at every check.
 fn warn_once(draft: &mut Draft, facts: &Facts, current: &Current, tried: &Try) {
-    let passed_before = draft.status.passed.as_ref().is_some_and(|passed| passed.revision == facts.wanted);
+    let passed_before = draft.status.passed.iter().any(|passed| passed.revision == facts.wanted);
     if current.last_check_time.is_some() || passed_before {
         return;
     }
@@ -190,7 +219,9 @@ fn go_on<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, mut current: Current) -> P
         Step::Preflight => SignedDuration::ZERO,
         _ => SignedDuration::from_secs(i64::from(draft.observed.rollout.spec.check.initial_delay_seconds)),
     };
-    let due = current.next_check_time.unwrap_or_else(|| later(since, delay));
+    // Never later than the spec allows, whatever an older spec or another clock has noted.
+    let latest = later(draft.now, delay.max(period(&draft)));
+    let due = current.next_check_time.unwrap_or_else(|| later(since, delay)).min(latest);
     // An answer counts only for pods that were there before the question, so that is written down first.
     let is_noted = draft.observed.rollout.status.current.as_ref().is_some_and(|noted| noted.since == current.since);
     if due <= draft.now && is_noted && !draft.has_actions() && draft.observed.tried.is_none() {
@@ -203,7 +234,6 @@ fn go_on<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, mut current: Current) -> P
         Some(stand) => stand,
         None => checking(&draft, &current, due),
     };
-    failure::hold_while_failed(&mut draft, facts, &current);
     draft.status.current = Some(current);
     draft.finish(facts, &stand)
 }
@@ -274,23 +304,24 @@ pub(crate) fn obstructed<'a>(
     mut current: Current,
     obstacle: Obstacle<'a>,
 ) -> Plan {
+    let was_there = current.since.is_some();
     reset_streak(&mut current);
-    if let Obstacle::Broken(pod) = obstacle
-        && facts.is_wanted(pod)
-        && current.step != Step::Preflight
-    {
+    let is_unwell = match obstacle {
+        Obstacle::Broken(pod) => facts.is_wanted(pod),
+        Obstacle::Unavailable(pod) => facts.is_wanted(pod) && was_there,
+        Obstacle::Terminating(_) | Obstacle::Missing(_) => false,
+    };
+    if is_unwell && current.step != Step::Preflight {
         let since = *current.broken_since.get_or_insert(draft.now);
-        let check = &draft.observed.rollout.spec.check;
-        let limit = SignedDuration::from_secs(i64::from(check.max_tries) * i64::from(check.period_seconds));
-        let deadline = later(since, limit);
+        let deadline = later(since, all_tries(&draft));
         if deadline > draft.now {
             draft.wake_at(deadline);
         } else if !current.failed {
-            let message = format!("{} for the time that {} checks take", obstacle.describe(facts), check.max_tries);
+            let tries = draft.observed.rollout.spec.check.max_tries;
+            let message = format!("{} for the time that {tries} checks take", obstacle.describe(facts));
             return failure::fail(draft, facts, current, Reason::PodBroken, &message);
         }
     }
-    failure::hold_while_failed(&mut draft, facts, &current);
     let what = obstacle.describe(facts);
     let stand = if current.failed {
         failure::stand_with(&draft, &current, &what)
@@ -318,6 +349,12 @@ fn unusable<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, current: Current, probl
 pub(crate) fn look_again(draft: &mut Draft) {
     let time = later(draft.now, period(draft).min(RETRY));
     draft.wake_at(time);
+}
+
+/// The time that maxTries checks take.
+fn all_tries(draft: &Draft) -> SignedDuration {
+    let check = &draft.observed.rollout.spec.check;
+    SignedDuration::from_secs(i64::from(check.max_tries) * i64::from(check.period_seconds))
 }
 
 fn period(draft: &Draft) -> SignedDuration {

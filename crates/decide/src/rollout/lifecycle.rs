@@ -64,8 +64,10 @@ pub(crate) fn accept(observed: &Observed) -> Result<&SetView, Stand> {
             Phase::Blocked,
             Reason::Released,
             format!(
-                "StatefulSet {name} was let go by the annotation {}; remove the annotation, and it is held again",
-                names::RELEASE
+                "StatefulSet {name} was let go by the annotation {} and has {}; remove the annotation, and it is held again",
+                names::RELEASE,
+                set.partition
+                    .map_or_else(|| "no partition".to_owned(), |p| format!("partition {p} until you remove it"))
             ),
         );
     }

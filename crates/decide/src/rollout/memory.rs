@@ -11,32 +11,46 @@ use crate::{
 };
 
 const KEPT_REJECTIONS: usize = 10;
+const KEPT_PASSES: usize = 8;
 
 /// True if the target revision needs nothing more: complete, or never rolled by this operator.
 pub(crate) fn is_settled(status: &PhasedRolloutStatus) -> bool {
     status.target_revision.is_some() && (status.completion_time.is_some() || status.start_time.is_none())
 }
 
-/// Forgets everything that belongs to another StatefulSet.
+/// Forgets everything that belongs to another StatefulSet. One that was made anew under the same name (deleted with orphan) keeps
+/// what is known of revisions: names of revisions are made from their content.
 pub(crate) fn bind(status: &mut PhasedRolloutStatus, set: &SetView) {
     if status.target_uid.as_deref() == Some(&set.uid) {
         return;
     }
+    let same_name = status.target.as_deref() == Some(&set.name);
+    let mut known = std::mem::take(status);
+    if !same_name {
+        (known.previous_revision, known.verified_revision) = (None, None);
+        known.rejected_revisions.clear();
+    }
     *status = PhasedRolloutStatus {
         target: Some(set.name.clone()),
         target_uid: Some(set.uid.clone()),
-        conditions: std::mem::take(&mut status.conditions),
-        retry: status.retry.take(),
+        previous_revision: known.previous_revision,
+        verified_revision: known.verified_revision,
+        rejected_revisions: known.rejected_revisions,
+        conditions: known.conditions,
+        retry: known.retry,
         ..PhasedRolloutStatus::default()
     };
 }
 
-/// The last good revision as far as the pods tell: at a claim, at the end of skipCheck, and after 0 replicas.
+/// The last good revision as far as the pods tell: at a claim, at the end of skipCheck, and after 0 replicas. That the wanted
+/// revision is the current one proves nothing (observed O38): while pods differ, it has to pass the gate.
 pub(crate) fn last_good_from_pods<'a>(facts: &Facts<'a>) -> &'a str {
-    let current = facts.set.current_revision.as_deref().filter(|current| facts.carries(current));
+    let current = facts.set.current_revision.as_deref();
+    let carried = current.filter(|current| *current != facts.wanted && facts.carries(current));
+    let found = carried.or_else(|| facts.most_common_revision_off());
     // Without pods: what the controller will make below the hold.
-    let to_be = facts.set.current_revision.as_deref();
-    current.or_else(|| facts.most_common_revision()).or(to_be).unwrap_or(facts.wanted)
+    let to_be = current.filter(|_| facts.pods().next().is_none());
+    found.or(to_be).unwrap_or(facts.wanted)
 }
 
 /// Starts over for the wanted revision: counters and verdicts of any other are void.
@@ -68,11 +82,24 @@ pub(crate) fn complete(status: &mut PhasedRolloutStatus, wanted: &str, verified:
     if verified {
         status.verified_revision = Some(wanted.to_owned());
     }
-    status.passed = Some(Passed { revision: wanted.to_owned(), index: 0 });
+    status.passed = vec![Passed { revision: wanted.to_owned(), index: 0 }];
     status.completion_time = Some(now);
     status.last_progress_time = Some(now);
     status.current = None;
     status.never_healthy = false;
+}
+
+/// Notes that the pods of a revision from `index` up have passed a cycle.
+pub(crate) fn pass(status: &mut PhasedRolloutStatus, revision: &str, index: i32) {
+    status.passed.retain(|passed| passed.revision != revision);
+    status.passed.push(Passed { revision: revision.to_owned(), index });
+    let surplus = status.passed.len().saturating_sub(KEPT_PASSES);
+    status.passed.drain(..surplus);
+}
+
+/// True if the pod at `index` has passed a cycle at `revision`.
+pub(crate) fn has_passed(status: &PhasedRolloutStatus, revision: &str, index: i32) -> bool {
+    status.passed.iter().any(|passed| passed.revision == revision && index >= passed.index)
 }
 
 /// Puts a revision on the list of rejected ones.

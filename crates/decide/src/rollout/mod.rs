@@ -39,7 +39,8 @@ pub fn decide(observed: &Observed, now: Timestamp) -> Plan {
         Ok(set) => set,
         Err(stand) => return draft.refused(&stand),
     };
-    if observed.rollout.spec.skips_checks() {
+    // Paused wins: a person who presses stop is not asked what was going on.
+    if observed.rollout.spec.skips_checks() && !observed.rollout.spec.paused {
         return lifecycle::skip(draft, set);
     }
     engine::roll(draft, set)

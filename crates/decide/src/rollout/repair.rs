@@ -8,7 +8,7 @@ use sts_plus_api::{Phase, Reason, Step, StuckPods};
 use super::{
     draft::Draft,
     facts::{self, Facts, is_ready},
-    gate,
+    gate, memory,
     report::{Motion, Stand},
 };
 use crate::{
@@ -73,6 +73,15 @@ fn close(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
         let message = format!("{} is made anew", facts.pod_name(index));
         return Some(repairing(message));
     }
+    let last_good = draft.last_good(facts);
+    let opened = |(index, _): &(PodIndex, &PodView)| facts.partition().opens(*index);
+    let is_good = |(_, pod): (PodIndex, &PodView)| pod.revision.as_deref() == Some(&last_good);
+    if facts.off().any(|entry| opened(&entry)) && !facts.off().filter(opened).any(is_good) {
+        // All that is open has left the last good revision: it moves on, one by one.
+        let what = facts.obstacle(&[]).map(|it| it.describe(facts));
+        let what = what.unwrap_or_else(|| "the StatefulSet controller moves the next pod".to_owned());
+        return Some(repairing(format!("the repair goes on: {what}")));
+    }
     draft.status.current = None;
     facts.in_flight()?;
     draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
@@ -99,8 +108,7 @@ impl<'f, 'a> Repair<'f, 'a> {
         // A set that was never healthy and is OrderedReady has only its first pods: one write opens everything.
         let all_broken = draft.status.never_healthy && !facts.set.parallel;
         let has_passed = |index: PodIndex, pod: &PodView| {
-            let passed = draft.status.passed.as_ref();
-            passed.is_some_and(|passed| pod.revision.as_ref() == Some(&passed.revision) && index.0 >= passed.index)
+            pod.revision.as_deref().is_some_and(|revision| memory::has_passed(&draft.status, revision, index.0))
         };
         let is_candidate = |(index, pod): &(PodIndex, &PodView)| {
             let left_good = pod.revision.as_deref() != Some(&last_good);
@@ -178,7 +186,9 @@ impl<'f, 'a> Repair<'f, 'a> {
         }
         let (Some(next), None) = (next, in_flight) else { return self.wait(draft) };
         let leaving = self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting);
-        if leaving || self.facts.obstacle(&self.waived).is_some() {
+        // `OrderedReady` rolls nothing while any pod is not available.
+        let must_be_available: &[PodIndex] = if self.facts.set.parallel { &self.waived } else { &[] };
+        if leaving || self.facts.obstacle(must_be_available).is_some() {
             return self.wait(draft);
         }
         self.open(draft, Partition::opening(next));
@@ -216,7 +226,11 @@ impl<'f, 'a> Repair<'f, 'a> {
                 Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("the repair waits: {what}"))
             }
             Some(obstacle) => repairing(format!("the repair waits: {}", obstacle.describe(self.facts))),
-            None => repairing("the repair waits for the StatefulSet controller".to_owned()),
+            None => {
+                let what = self.facts.obstacle(&[]).map(|it| it.describe(self.facts));
+                let what = what.unwrap_or_else(|| "the StatefulSet controller moves the next pod".to_owned());
+                repairing(format!("the repair waits: {what}"))
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::facts::Facts;
 use crate::{ConfigProblem, HoldState, Observed};
 
 const MESSAGE_BYTES: usize = 512;
-const CONDITION_BYTES: usize = 256;
+const CONDITION_BYTES: usize = 400;
 const STATUS_BYTES: usize = 15 * 1024;
 const KEPT_CHECKS: usize = 5;
 
@@ -42,9 +42,9 @@ impl Stand {
     }
 }
 
-/// `12:00:00 UTC`
+/// `2026-01-31T12:00:00Z`
 pub(crate) fn clock(time: Timestamp) -> String {
-    time.strftime("%H:%M:%S UTC").to_string()
+    whole_seconds(time).to_string()
 }
 
 /// At most `bytes` of `text`, cut at a character boundary, with an ellipsis if something was cut.
@@ -207,7 +207,8 @@ impl Conditions<'_> {
 
     fn rolled_out(&self) -> New {
         let Stand { reason, message, motion, .. } = self.stand;
-        let latched = super::memory::is_settled(self.status) && *motion != Motion::Refused;
+        let known = *motion != Motion::Refused && *reason != Reason::AwaitingController;
+        let latched = super::memory::is_settled(self.status) && known;
         if !latched {
             return (false, *reason, message.clone());
         }
@@ -217,6 +218,15 @@ impl Conditions<'_> {
         }
         if self.status.completion_time.is_some() {
             return (true, Reason::Completed, format!("every pod carries {revision}, which passed its checks"));
+        }
+        // A latch, but not on a set that has not come up yet.
+        let before = &self.observed.rollout.status;
+        let was_true = before.target_revision == self.status.target_revision
+            && before.conditions.iter().any(|old| old.type_ == "RolledOut" && old.status == "True");
+        if let Some(obstacle) =
+            self.facts.and_then(|facts| facts.obstacle(&[]).filter(|_| !was_true).map(|it| it.describe(facts)))
+        {
+            return (false, Reason::PodsNotAvailable, obstacle);
         }
         (
             true,

@@ -1,6 +1,6 @@
 //! One more pod: lowering the partition by exactly one pod, waiting for it, and the end of the rollout.
 
-use sts_plus_api::{Current, Passed, Phase, Reason, Step, names};
+use sts_plus_api::{Current, Phase, Reason, Step, names};
 
 use super::{
     draft::Draft,
@@ -20,13 +20,13 @@ pub(crate) fn advance<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, cycle: &Curre
         Step::Final => complete(draft, facts),
         Step::Preflight | Step::Pod | Step::Repair | Step::Rollback => {
             let Some(next) = facts.next_to_roll() else { return draft.unchanged() };
+            // A preflight covers no pod: nothing is at the revision yet.
+            let covered = facts.lowest_wanted().map_or(facts.replicas(), |index| index.0);
+            memory::pass(&mut draft.status, facts.wanted, covered);
             if let Some(stand) = awaits_approval(&draft, facts, next) {
                 draft.status.current = Some(cycle.clone());
                 return draft.finish(facts, &stand);
             }
-            // A preflight covers no pod: nothing is at the revision yet.
-            let covered = facts.lowest_wanted().map_or(facts.replicas(), |index| index.0);
-            draft.status.passed = Some(Passed { revision: facts.wanted.to_owned(), index: covered });
             roll(draft, facts, next, verdict)
         }
     }

@@ -49,6 +49,7 @@ fn rolling() -> Observed {
         update_revision: Some(revision(1)),
         controller: None,
         partition_manager: None,
+        changed: None,
     }));
     observed.pods = (0..3).map(pod).collect();
     (observed.rivals, observed.former_targets, observed.config) = (Vec::new(), Vec::new(), Vec::new());
@@ -72,7 +73,7 @@ fn rolling() -> Observed {
         rejected_revisions: (10..20).map(revision).collect(),
         replicas: 3,
         start_time: Some(moment(NOW - 1000)),
-        passed: Some(Passed { revision: revision(0), index: 0 }),
+        passed: vec![Passed { revision: revision(0), index: 0 }],
         partition: Some(2),
         current: Some(Current {
             index: 2,

@@ -126,6 +126,7 @@ prop_compose! {
             update_revision: revisions.1,
             controller: controller.map(|kind| (kind, "owner".into())),
             partition_manager: manager,
+            changed: None,
         }
     }
 }
@@ -214,7 +215,7 @@ prop_compose! {
             completion_time: times.1,
             last_progress_time: times.2,
             current,
-            passed: passed.map(|(revision, index)| Passed { revision, index }),
+            passed: passed.map(|(revision, index)| Passed { revision, index }).into_iter().collect(),
             never_healthy,
             retry,
             checks,

@@ -10,6 +10,7 @@
 
 mod crashes;
 mod deletion;
+mod doubt;
 mod failing;
 mod hands;
 mod happy;

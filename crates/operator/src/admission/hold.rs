@@ -6,6 +6,7 @@
 //! 2. The new strategy is not RollingUpdate: there is no partition to hold (`sts-plus-hold-type` may refuse the write).
 //! 3. The template differs, or the strategy becomes RollingUpdate: the partition becomes the full hold, whatever was asked.
 //! 4. The partition asked for is lower or missing: the old one is kept, unless the break-glass annotation has exactly this value.
+//!    A person allows it for the revision that is pending: the write that makes another one pending (3) takes the annotation away.
 //!
 //! `refused-partition` records what was asked for and not granted. It is there exactly in the outcome of a write that was refused
 //! something: the next write of anybody but the operator removes it. The API server runs a policy again after it has changed
@@ -93,6 +94,9 @@ const PATCH: &str = r#"
   ? [JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey('$REFUSED'), value: variables.refused}]
   : '$REFUSED' in variables.after && '$REFUSED' in variables.before && variables.after['$REFUSED'] == variables.before['$REFUSED']
   ? [JSONPatch{op: "remove", path: "/metadata/annotations/" + jsonpatch.escapeKey('$REFUSED')}]
+  : [])
++ (!variables.exempt && variables.fresh && '$ALLOW' in variables.after
+  ? [JSONPatch{op: "remove", path: "/metadata/annotations/" + jsonpatch.escapeKey('$ALLOW')}]
   : [])
 + (variables.granted == variables.asked
   ? []

@@ -1,5 +1,6 @@
 //! A StatefulSet, projected.
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ManagedFieldsEntry, ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -22,6 +23,8 @@ pub struct SetObject {
     status: SetStatus,
     #[serde(skip)]
     partition_manager: Option<String>,
+    #[serde(skip)]
+    changed: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -66,7 +69,9 @@ impl SetObject {
     /// Without managed fields, of which only the owner of the partition is kept, and without what kubectl keeps in an annotation.
     #[must_use]
     pub fn shrunk(mut self) -> Self {
-        self.partition_manager = partition_manager(self.metadata.managed_fields.as_deref().unwrap_or_default());
+        let entries = self.metadata.managed_fields.as_deref().unwrap_or_default();
+        self.partition_manager = partition_manager(entries);
+        self.changed = changed(entries);
         self.metadata.managed_fields = None;
         if let Some(annotations) = self.metadata.annotations.as_mut() {
             annotations.retain(|key, _| key.starts_with("sts.plus/"));
@@ -153,6 +158,7 @@ impl SetObject {
             update_revision: some_text(self.status.update_revision.as_ref()),
             controller,
             partition_manager: self.partition_manager.clone(),
+            changed: self.changed,
         }
     }
 }
@@ -178,6 +184,12 @@ fn partition_manager(entries: &[ManagedFieldsEntry]) -> Option<String> {
         })
         .max_by_key(|entry| entry.time.as_ref().map(|time| time.0))
         .and_then(|entry| entry.manager.clone())
+}
+
+/// When the spec or the metadata was written last.
+fn changed(entries: &[ManagedFieldsEntry]) -> Option<Timestamp> {
+    let main = entries.iter().filter(|entry| entry.subresource.as_deref().is_none_or(str::is_empty));
+    main.filter_map(|entry| entry.time.as_ref()).map(|time| time.0).max()
 }
 
 #[cfg(test)]

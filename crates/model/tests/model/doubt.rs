@@ -1,0 +1,171 @@
+//! What looks like an approval and is none: a set made anew, a left-over annotation, passes of an older spec or of another pod.
+
+use sts_plus_api::{Phase, PhasedRolloutStatus, names};
+use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_model::{Deed, Release, World};
+
+use crate::story::*;
+
+/// Failed on template 2 with one pod there, in every kind of loop.
+fn failed_on_the_first_pod(test: impl Fn(World)) {
+    everywhere(BAD_METRIC, |world| {
+        let mut world = with(world, |spec| spec.check.preflight = false);
+        template(&mut world, 2);
+        until_phase(&mut world, Phase::Failed);
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:2");
+        test(world);
+    });
+}
+
+#[test]
+fn a_set_made_anew_in_mid_rollout_approves_nothing() {
+    failed_on_the_first_pod(|mut world| {
+        world.remake(SET, 2);
+        world.run(LONG, |_| false);
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:2", "{}", world.tale.long_story());
+    });
+}
+
+/// The current revision is lost, and so is what the PhasedRollout knew.
+#[test]
+fn a_claim_without_memory_approves_nothing() {
+    failed_on_the_first_pod(|mut world| {
+        set_mut(&mut world).status.current = set(&world).status.update.clone();
+        world.rollouts.get_mut(ROLLOUT).unwrap().status = PhasedRolloutStatus::default();
+        world.run(LONG, |_| false);
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:2", "{}", world.tale.long_story());
+    });
+}
+
+#[test]
+fn an_allowance_is_for_the_revision_that_was_pending() {
+    for policy in [true, false] {
+        let mut world = world(BAD_METRIC);
+        world.policy = policy;
+        world.edit(SET, "allows 0 at rest", |set| {
+            set.annotations.insert(names::ALLOW_PARTITION.to_owned(), "0".to_owned());
+        });
+        template(&mut world, 2);
+        until_phase(&mut world, Phase::Failed);
+        let layout = set(&world).layout();
+        assert!(!set(&world).annotations.contains_key(names::ALLOW_PARTITION));
+        world.set_partition(SET, Some(0));
+        world.operate(ROLLOUT, sts_plus_model::Stop::Never);
+        world.run(60, |_| false);
+        assert_eq!(set(&world).layout(), layout, "{}", world.tale.long_story());
+    }
+}
+
+/// Two pods have passed on template 2 and wait for an approval: template 3 gets the gate all the same.
+#[test]
+fn pods_that_passed_need_the_gate_for_the_next_revision() {
+    everywhere(GOOD, |start| {
+        for third in [GOOD, BAD_METRIC] {
+            let mut world = with(start.clone(), |spec| {
+                spec.pause_before = vec![0];
+                spec.check.preflight = false;
+            });
+            world.releases.insert(3, third);
+            template(&mut world, 2);
+            until_phase(&mut world, Phase::Paused);
+            assert_eq!(set(&world).layout(), "0:1 1:2 2:2");
+            template(&mut world, 3);
+            if third == BAD_METRIC {
+                until_phase(&mut world, Phase::Failed);
+                world.run(LONG, |_| false);
+                assert_eq!(set(&world).layout(), "0:1 1:2 2:3", "{}", world.tale.long_story());
+            } else {
+                until_phase(&mut world, Phase::Paused);
+                assert_eq!(events(&world, "Repairing"), 0, "{}", world.tale.long_story());
+            }
+        }
+    });
+}
+
+#[test]
+fn passes_of_another_spec_do_not_count() {
+    let mut world = with(world(GOOD), |spec| spec.check.success_threshold = 3);
+    template(&mut world, 2);
+    until(&mut world, |world| {
+        status(world).current.as_ref().is_some_and(|current| current.index == 2 && current.consecutive_passes == 2)
+            && set(world).layout() == "0:1 1:1 2:2"
+    });
+    let made = |world: &World| count(world, |deed| matches!(deed, Deed::Checked(..)));
+    let before = made(&world);
+    world.configure(ROLLOUT, "another query", |spec| spec.check.query.as_mut().unwrap().expr = "down".to_owned());
+    until(&mut world, |world| set(world).partition == Some(1));
+    assert_eq!(made(&world) - before, 3, "{}", world.tale.long_story());
+}
+
+#[test]
+fn corrected_times_are_taken_up() {
+    let mut world = with(world(GOOD), |spec| {
+        spec.check.preflight = false;
+        spec.check.initial_delay_seconds = 3600;
+        spec.check.period_seconds = 3600;
+    });
+    template(&mut world, 2);
+    world.run(60, |_| false);
+    world.configure(ROLLOUT, "short times", |spec| {
+        spec.check.initial_delay_seconds = 1;
+        spec.check.period_seconds = 1;
+    });
+    world.run(120, |world| phase(world) == Phase::Completed);
+    completed(&mut world, 2);
+}
+
+/// A next check that another clock has noted far ahead is not waited for.
+#[test]
+fn a_time_from_another_clock_is_not_waited_for() {
+    let mut world = world(GOOD);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    let ahead = sts_plus_model::world::stamp(1_000_000);
+    let current = world.rollouts.get_mut(ROLLOUT).unwrap().status.current.as_mut().unwrap();
+    (current.since, current.next_check_time) = (Some(ahead), Some(ahead));
+    world.run(300, |world| phase(world) == Phase::Completed);
+    completed(&mut world, 2);
+}
+
+#[test]
+fn paused_stops_a_rollout_without_checks_too() {
+    let mut world = with(world(BAD_METRIC), |spec| spec.check.preflight = false);
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    world.configure(ROLLOUT, "paused and skipped", |spec| (spec.paused, spec.skip_check) = (true, true));
+    world.run(LONG, |_| false);
+    assert_eq!(set(&world).layout(), "0:1 1:1 2:2", "{}", world.tale.long_story());
+    assert_eq!(phase(&world), Phase::Paused);
+    world.configure(ROLLOUT, "goes on", |spec| spec.paused = false);
+    world.run(LONG, |_| false);
+    assert_eq!(set(&world).layout(), "0:2 1:2 2:2", "{}", world.tale.long_story());
+}
+
+#[test]
+fn a_set_that_never_came_up_is_not_rolled_out() {
+    let mut world = World::empty();
+    world.releases.insert(1, CRASHING);
+    world.add_set(SET, 3, 1);
+    world.add_rollout(ROLLOUT, SET);
+    world.run(LONG, |_| false);
+    assert!(!condition(&world, "RolledOut"), "{}", world.tale.long_story());
+    assert!(condition(&world, "Reconciling"));
+}
+
+/// A pod that comes and goes can never be checked: it fails in the time that all checks would take.
+#[test]
+fn a_pod_that_comes_and_goes_fails() {
+    let mut world = with(world(Release { ..GOOD }), |spec| spec.check.initial_delay_seconds = 5);
+    template(&mut world, 2);
+    until(&mut world, |world| set(world).layout() == "0:1 1:1 2:2" && set(world).pods[&2].is_healthy());
+    for _ in 0..200 {
+        world.run(2, |_| false);
+        world.break_pod(SET, 2);
+        world.run(2, |_| false);
+        world.heal_pod(SET, 2);
+        if phase(&world) == Phase::Failed {
+            return;
+        }
+    }
+    panic!("it never failed: {}\n{}", status(&world).message, world.tale.long_story());
+}
