@@ -319,6 +319,7 @@ fn in_motion<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     if draft.observed.rollout.spec.paused {
         if let Some(current) = &mut draft.status.current {
             (current.since, current.consecutive_passes, current.next_check_time) = (None, 0, None);
+            current.broken_since = None;
         }
         return finish_paused(draft, facts);
     }

@@ -69,9 +69,6 @@ pub(crate) fn run<'a>(
     }
     start_clock(&draft, facts, &mut current);
     take_up_spec(&draft, &mut current);
-    if let Some(message) = never_steady(&mut draft, &current) {
-        return failure::fail(draft, facts, current, Reason::PodBroken, &message);
-    }
     let mut error = None;
     match answer(&draft, facts, &current) {
         Some(tried) => {
@@ -114,22 +111,6 @@ fn take_up_spec(draft: &Draft, current: &mut Current) {
     }
 }
 
-/// A pod that comes and goes for as long as all tries would take, so that none could be made.
-fn never_steady(draft: &mut Draft, current: &Current) -> Option<String> {
-    let since = current.broken_since.filter(|_| !current.failed)?;
-    let deadline = later(since, all_tries(draft));
-    if deadline > draft.now {
-        draft.wake_at(deadline);
-        return None;
-    }
-    let tries = draft.observed.rollout.spec.check.max_tries;
-    Some(format!(
-        "{} comes and goes since {} and could not be checked for the time that {tries} checks take",
-        current.pod,
-        clock(since)
-    ))
-}
-
 /// The try that was just made, if it belongs to this cycle and was made since its pods are all there.
 fn answer<'a>(draft: &Draft<'a>, facts: &Facts, current: &Current) -> Option<&'a Try> {
     let key = key(facts, current);
@@ -155,6 +136,8 @@ fn warn_once(draft: &mut Draft, facts: &Facts, current: &Current, tried: &Try) {
 /// Counts one try. Gives the record that is in the way, if the try could not be counted.
 fn count<'t>(draft: &Draft, current: &mut Current, tried: &'t Try) -> Option<&'t CheckRecord> {
     current.last_check_time = Some(tried.time);
+    // The pods were there for long enough to be asked about, even if Prometheus did not answer.
+    current.broken_since = None;
     let refused = tried.records.iter().any(|record| !record.passed && is_answer(record));
     let error = tried.records.iter().find(|record| !record.passed && !is_answer(record));
     if let (Some(error), false) = (error, refused) {
@@ -162,7 +145,6 @@ fn count<'t>(draft: &Draft, current: &mut Current, tried: &'t Try) -> Option<&'t
         return Some(error);
     }
     current.tries = current.tries.saturating_add(1);
-    current.broken_since = None;
     current.consecutive_passes = if refused { 0 } else { current.consecutive_passes.saturating_add(1) };
     current.next_check_time = Some(later(tried.time, period(draft)));
     None
@@ -311,6 +293,7 @@ pub(crate) fn obstructed<'a>(
         Obstacle::Unavailable(pod) => facts.is_wanted(pod) && was_there,
         Obstacle::Terminating(_) | Obstacle::Missing(_) => false,
     };
+    // A broken pod, or one that comes and goes, for as long as all tries would take. One slow restart is neither.
     if is_unwell && current.step != Step::Preflight {
         let since = *current.broken_since.get_or_insert(draft.now);
         let deadline = later(since, all_tries(&draft));
@@ -318,7 +301,11 @@ pub(crate) fn obstructed<'a>(
             draft.wake_at(deadline);
         } else if !current.failed {
             let tries = draft.observed.rollout.spec.check.max_tries;
-            let message = format!("{} for the time that {tries} checks take", obstacle.describe(facts));
+            let what = match obstacle {
+                Obstacle::Unavailable(pod) => format!("{} comes and goes since {}", pod.name, clock(since)),
+                _ => obstacle.describe(facts),
+            };
+            let message = format!("{what} for the time that {tries} checks take");
             return failure::fail(draft, facts, current, Reason::PodBroken, &message);
         }
     }

@@ -244,3 +244,43 @@ fn progress_deadline_with_a_crashing_pod() {
         completed(&mut world, 3);
     });
 }
+
+/// A pod that is evicted in its cycle and takes longer to start than all tries would: it is waited for, not failed.
+#[test]
+fn one_slow_restart_is_no_failure() {
+    everywhere(GOOD, |mut world| {
+        template(&mut world, 2);
+        until_checked(&mut world, 2);
+        world.releases.insert(2, Release { health: sts_plus_model::Health::ReadyAfter(30), ..GOOD });
+        world.delete_pod(SET, 2);
+        // The operator is away while the pod goes and comes: what it sees next is an interruption.
+        world.live();
+        world.sync(SET);
+        world.now += 1;
+        world.live();
+        world.sync(SET);
+        completed(&mut world, 2);
+        assert_eq!(events(&world, "PodBroken"), 0, "{}", world.tale.long_story());
+    });
+}
+
+/// A pod that was away for a moment, and then a Prometheus that is down: held, never failed, no rollback.
+#[test]
+fn an_interruption_and_an_outage_are_no_failure() {
+    let mut world = on_failure(world(GOOD), OnFailure::Rollback);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    world.break_pod(SET, 2);
+    world.pass(1);
+    world.heal_pod(SET, 2);
+    world.prometheus_down = true;
+    world.pass(600);
+    assert_eq!(phase(&world), Phase::Held, "{}", world.tale.long_story());
+    world.break_pod(SET, 2);
+    world.pass(1);
+    world.heal_pod(SET, 2);
+    world.pass(60);
+    assert_eq!(phase(&world), Phase::Held, "{}", world.tale.long_story());
+    world.prometheus_down = false;
+    completed(&mut world, 2);
+}
