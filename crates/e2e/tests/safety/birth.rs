@@ -28,6 +28,28 @@ async fn a_set_deleted_with_orphan_and_made_anew_with_another_template_is_held(#
     scene.end().await;
 }
 
+/// The lost currentRevision, which is then that of the failing release, approves nothing; what the PhasedRollout knows does not go
+/// with the set.
+#[tokio::test]
+async fn a_set_made_anew_in_mid_rollout_moves_no_pod_unapproved() {
+    let scene = Scene::at_rest("anew", 3, &Scene::gate().await).await;
+    let born = scene.world().uids();
+    scene.release("app:2-errors").await;
+    let failed = |world: &sts_plus_e2e::World| world.image("web-2") == "app:2-errors" && world.is(Phase::Failed);
+    scene.until("the release has failed at its first pod", failed).await;
+    scene.kubectl_ok(&["delete", "statefulset", "web", "--cascade=orphan"], "").await;
+    scene.create(&objects::image(objects::set(3), "app:2-errors")).await;
+    scene.until("adopted", sts_plus_e2e::World::controller_has_seen).await;
+    let is_new = |world: &sts_plus_e2e::World| world.status().target_uid == world.sets["web"].metadata.uid;
+    let again = scene.until("the new set has failed too", |world| is_new(world) && failed(world)).await;
+    assert!(["web-0", "web-1"].iter().all(|pod| again.uids()[*pod] == born[*pod]), "{born:?} {:?}", again.uids());
+
+    scene.release("app:3").await;
+    scene.until("complete", |world| world.is_complete("app:3")).await;
+    moves::assert_gated(&scene.tape.entries(), "app:1", 2);
+    scene.end().await;
+}
+
 #[tokio::test]
 async fn a_set_created_after_its_rollout_is_picked_up_and_held_from_birth() {
     let mut scene = Scene::new("late").await;

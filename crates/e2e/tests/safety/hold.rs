@@ -2,7 +2,8 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use sts_plus_api::names::HOLD;
+use sts_plus_api::Phase;
+use sts_plus_api::names::{self, HOLD};
 use sts_plus_e2e::{Scene, moves, objects};
 
 /// What somebody writes in mid-rollout.
@@ -71,6 +72,24 @@ async fn a_write_in_mid_rollout_moves_no_pod_unapproved(
     moves::assert_allowed(&entries, "app:1");
     // Of a step whose operator is killed before it writes the status, the last verdict is not on record.
     moves::assert_gated(&entries, "app:1", if operator == Operator::Killed { 1 } else { 2 });
+    scene.end().await;
+}
+
+/// A person's word is for the revision that is pending: the next template takes the annotation away, used or not.
+#[tokio::test]
+async fn an_allowance_from_before_a_release_does_not_open_it() {
+    let scene = Scene::at_rest("allowance", 3, &Scene::gate().await).await;
+    let born = scene.world().uids();
+    let allow = json!({ "metadata": { "annotations": { names::ALLOW_PARTITION: "0" } } });
+    scene.patch("statefulset/web", &allow).await;
+    scene.release("app:2-errors").await;
+    let failed = scene.until("failed", |world| world.image("web-2") == "app:2-errors" && world.is(Phase::Failed)).await;
+    assert_eq!(failed.annotation(names::ALLOW_PARTITION), None);
+    let opened = json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 0 } } } });
+    let written = scene.patch("statefulset/web", &opened).await;
+    assert_eq!(partition(&written.data), json!(HOLD), "not granted");
+    let now = scene.world().uids();
+    assert!(["web-0", "web-1"].iter().all(|pod| now[*pod] == born[*pod]), "{born:?} {now:?}");
     scene.end().await;
 }
 

@@ -96,7 +96,7 @@ async fn follow_rollouts(
     let mut seen = Seen::default();
     follow(
         "PhasedRollouts",
-        "install the custom resource definition (sts-plus crds)",
+        "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid",
         api,
         config(),
         pace(),
