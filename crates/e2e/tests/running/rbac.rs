@@ -60,8 +60,8 @@ async fn every_right_is_used_and_none_is_missing() {
 }
 
 fn granted() -> BTreeSet<Right> {
-    let roles = rbac::objects(rbac::NAMESPACE, &[]);
-    let rules = roles.iter().filter_map(|role| role["rules"].as_array()).flatten();
+    let objects = rbac::objects(rbac::NAMESPACE, &[]);
+    let rules = objects.iter().filter_map(|role| role["rules"].as_array()).flatten();
     let mut rights = BTreeSet::new();
     for rule in rules {
         for group in texts(&rule["apiGroups"]) {
