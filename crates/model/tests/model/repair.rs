@@ -228,3 +228,21 @@ fn a_broken_pod_below_the_partition() {
         completed(&mut world, 2);
     });
 }
+
+/// The one case that §4.9 leaves to the gate, and that the gate cannot open while the pod is broken: Parallel, all pods on a failed
+/// revision that is the current one, a revert that has brought back the top pod, and then a fix. The condition names the pod.
+#[test]
+fn a_fix_in_the_middle_of_a_revert_names_the_broken_pod() {
+    let mut world = parallel(Release { metric: Metric::FailAfter, ..GOOD });
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    world.break_pod(SET, 0);
+    template(&mut world, 1);
+    until(&mut world, |world| set(world).pods.get(&2).is_some_and(|pod| pod.revision == "web-r1" && pod.is_healthy()));
+    template(&mut world, 3);
+    settle(&mut world);
+    assert_eq!(reason(&world), "BlockedByPod", "{}", world.tale.long_story());
+    assert!(status(&world).message.contains("web-0"), "{}", status(&world).message);
+    world.delete_pod(SET, 0);
+    completed(&mut world, 3);
+}
