@@ -19,8 +19,7 @@ use crate::{
 /// Begins and ends the time in which there is no availability to protect: no pod is Ready at all (§10). A pod on the old
 /// revision that becomes Ready ends it, and what was opened is held again.
 pub(crate) fn note_health(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
-    let old_ready = facts.old_ready();
-    let Some(pod) = old_ready else {
+    let Some(pod) = facts.old_ready() else {
         draft.status.never_healthy |= facts.count_ready() == 0 && is_down(facts);
         return None;
     };
@@ -78,9 +77,7 @@ fn close(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
     let is_good = |(_, pod): (PodIndex, &PodView)| pod.revision.as_deref() == Some(&last_good);
     if facts.off().any(|entry| opened(&entry)) && !facts.off().filter(opened).any(is_good) {
         // All that is open has left the last good revision: it moves on, one by one.
-        let what = facts.obstacle(&[]).map(|it| it.describe(facts));
-        let what = what.unwrap_or_else(|| "the StatefulSet controller moves the next pod".to_owned());
-        return Some(repairing(format!("the repair goes on: {what}")));
+        return Some(repairing(format!("the repair goes on: {}", what_is_awaited(facts))));
     }
     draft.status.current = None;
     facts.in_flight()?;
@@ -129,6 +126,11 @@ impl<'f, 'a> Repair<'f, 'a> {
         self.candidates.iter().filter_map(|index| self.pod(*index)).find(|pod| self.facts.is_broken(pod))
     }
 
+    /// One at a time: a candidate is on its way out.
+    fn is_one_leaving(&self) -> bool {
+        self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting)
+    }
+
     /// A pod above the lowest candidate that is still on the last good revision must not be opened with it, nor a slot that is
     /// not filled yet: its pod would start on the wanted revision.
     fn is_blocked_by_good_pod(&self, draft: &Draft, lowest: PodIndex) -> bool {
@@ -159,10 +161,9 @@ impl<'f, 'a> Repair<'f, 'a> {
             return Some(repairing("held; failed pods come back at the current revision".to_owned()));
         }
         let healthy = || self.candidates.first().filter(|_| self.facts.obstacle(&self.candidates).is_none());
-        let leaving = self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting);
         let pod = self.first_broken().or_else(|| healthy().and_then(|index| self.pod(*index)));
         Some(match pod {
-            Some(pod) if !leaving => self.delete(draft, pod),
+            Some(pod) if !self.is_one_leaving() => self.delete(draft, pod),
             _ => self.wait(draft),
         })
     }
@@ -185,10 +186,9 @@ impl<'f, 'a> Repair<'f, 'a> {
             return self.delete(draft, pod);
         }
         let (Some(next), None) = (next, in_flight) else { return self.wait(draft) };
-        let leaving = self.candidates.iter().filter_map(|index| self.pod(*index)).any(|pod| pod.deleting);
         // `OrderedReady` rolls nothing while any pod is not available.
         let must_be_available: &[PodIndex] = if self.facts.set.parallel { &self.waived } else { &[] };
-        if leaving || self.facts.obstacle(must_be_available).is_some() {
+        if self.is_one_leaving() || self.facts.obstacle(must_be_available).is_some() {
             return self.wait(draft);
         }
         self.open(draft, Partition::opening(next));
@@ -226,11 +226,7 @@ impl<'f, 'a> Repair<'f, 'a> {
                 Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("the repair waits: {what}"))
             }
             Some(obstacle) => repairing(format!("the repair waits: {}", obstacle.describe(self.facts))),
-            None => {
-                let what = self.facts.obstacle(&[]).map(|it| it.describe(self.facts));
-                let what = what.unwrap_or_else(|| "the StatefulSet controller moves the next pod".to_owned());
-                repairing(format!("the repair waits: {what}"))
-            }
+            None => repairing(format!("the repair waits: {}", what_is_awaited(self.facts))),
         }
     }
 
@@ -239,6 +235,12 @@ impl<'f, 'a> Repair<'f, 'a> {
             draft.status.current = Some(gate::fresh(self.facts, Step::Repair, *lowest));
         }
     }
+}
+
+/// The first pod that is not available; else it is the controller's turn.
+fn what_is_awaited(facts: &Facts) -> String {
+    let obstacle = facts.obstacle(&[]).map(|obstacle| obstacle.describe(facts));
+    obstacle.unwrap_or_else(|| "the StatefulSet controller moves the next pod".to_owned())
 }
 
 fn repairing(message: String) -> Stand {

@@ -55,9 +55,7 @@ fn roll<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, next: PodIndex, verdict: &s
     let pod = facts.pod_name(next);
     let is_last = facts.off().all(|(index, _)| index == next);
     draft.status.last_progress_time = Some(draft.now);
-    let mut current = gate::fresh(facts, if is_last { Step::Final } else { Step::Pod }, next);
-    current.since = None;
-    draft.status.current = Some(current);
+    draft.status.current = Some(gate::fresh(facts, if is_last { Step::Final } else { Step::Pod }, next));
     let note = format!("partition {} -> {}: {pod} is rolled to {}; {verdict}", before.0, partition.0, facts.wanted);
     draft.normal(Reason::PartitionLowered, &note);
     let message = format!("{pod} is being rolled to {} (partition {})", facts.wanted, partition.0);
