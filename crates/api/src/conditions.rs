@@ -134,6 +134,8 @@ pub enum Reason {
     Valid,
     /// A dry run showed that the admission policies hold this set.
     Enforced,
+    /// A dry run showed that an admission policy refuses whatever would roll pods of this set unchecked.
+    RefusedByPolicy,
     /// The API server does not serve `MutatingAdmissionPolicy`.
     PolicyNotServed,
     /// The policy or its binding is not installed, or did not act in a dry run.

@@ -175,6 +175,8 @@ pub enum HoldState {
     Unknown,
     /// A dry run showed it.
     Enforced,
+    /// A dry run showed that it refuses changes that would roll pods unchecked: a fix too, unless the partition is raised.
+    Refusing,
     /// It does not; reason and sentence.
     NotEnforced(Reason, String),
 }

@@ -1,5 +1,5 @@
 //! What all scenarios of a test binary stand on, started by the first one that needs it: a control plane of the minor that
-//! `STS_PLUS_E2E_KUBERNETES` names (1.37 without it), everything that `sts-plus manifests` prints, a Prometheus that scrapes one
+//! `STS_PLUS_E2E_KUBERNETES` names (1.37 without it) or of 1.34, everything that `sts-plus manifests` prints, a Prometheus that scrapes one
 //! exporter, and the binary of the operator.
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,14 @@ const KUBERNETES: &str = "STS_PLUS_E2E_KUBERNETES";
 const OPERATOR: &str = "STS_PLUS_E2E_OPERATOR";
 /// Namespace and name of the operator's service account, as installed.
 const ACCOUNT: (&str, &str) = ("sts-plus-system", "sts-plus");
+/// What is installed where `MutatingAdmissionPolicy` is not served.
+const BEFORE_1_36: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/before-1.36");
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Names the minors that may be built, such as `1.36 1.37`; without it all of them.
+const MINORS: &str = "STS_PLUS_E2E_MINORS";
+/// A minor without `MutatingAdmissionPolicy` as v1.
+const REFUSING: Minor = Minor::new(1, 34);
 
 /// Whether the admission policies are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +35,10 @@ pub enum Policies {
     Installed,
     /// Left out: the cluster knows the operator and its CRD, and nothing keeps the hold but the operator.
     Missing,
+    /// On Kubernetes 1.34, by `kubectl apply -k config/before-1.36`.
+    Refusing,
+    /// On Kubernetes 1.34, left out.
+    RefusingMissing,
 }
 
 /// The shared parts.
@@ -48,6 +59,10 @@ pub struct Ground {
 
 static HELD: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(minor()));
 static BARE: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(minor()));
+static OLD: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(REFUSING));
+static OLD_BARE: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(REFUSING));
+static OLD_GROUND: OnceCell<Ground> = OnceCell::const_new();
+static OLD_BARE_GROUND: OnceCell<Ground> = OnceCell::const_new();
 static GROUND: OnceCell<Ground> = OnceCell::const_new();
 static BARE_GROUND: OnceCell<Ground> = OnceCell::const_new();
 
@@ -56,12 +71,24 @@ pub fn minor() -> Minor {
     std::env::var(KUBERNETES).map_or(Minor::V1_37, |minor| minor.parse().expect("STS_PLUS_E2E_KUBERNETES is a minor"))
 }
 
+/// True where 1.34 is not among the minors that may be built; that is said.
+pub fn is_refusing_left_out() -> bool {
+    let left_out = |minors: &String| !minors.split_whitespace().any(|minor| minor == REFUSING.to_string());
+    let left_out = std::env::var(MINORS).ok().filter(left_out);
+    if let Some(minors) = &left_out {
+        eprintln!("skipped: {MINORS} is {minors:?}, without {REFUSING}");
+    }
+    left_out.is_some()
+}
+
 impl Ground {
     /// The ground with or without policies; started by the first call.
     pub async fn get(policies: Policies) -> &'static Self {
         match policies {
             Policies::Installed => GROUND.get_or_init(|| Self::start(&HELD, policies)).await,
             Policies::Missing => BARE_GROUND.get_or_init(|| Self::start(&BARE, policies)).await,
+            Policies::Refusing => OLD_GROUND.get_or_init(|| Self::start(&OLD, policies)).await,
+            Policies::RefusingMissing => OLD_BARE_GROUND.get_or_init(|| Self::start(&OLD_BARE, policies)).await,
         }
     }
 
@@ -69,11 +96,12 @@ impl Ground {
         let program = tokio::task::spawn_blocking(operator_binary).await.expect("the operator is built");
         let cluster = cluster.get().await.expect("the control plane starts");
         let manifests = output_of(&program, &["manifests"]);
-        let wanted = match policies {
-            Policies::Installed => manifests.clone(),
-            Policies::Missing => without_policies(&manifests),
+        let applied = match policies {
+            Policies::Installed => cluster.apply(&manifests).await,
+            Policies::Missing | Policies::RefusingMissing => cluster.apply(&without_policies(&manifests)).await,
+            Policies::Refusing => cluster.kubectl_ok(&["apply", "-k", BEFORE_1_36]).await,
         };
-        cluster.apply(&wanted).await.expect("the manifests can be applied");
+        applied.expect("the manifests can be applied");
         let exporter = Exporter::start().await.expect("the exporter starts");
         // The metric exists; a scenario whose application is well has no series of it.
         exporter.set("app_errors", &[("namespace", "none")], 0.0);
@@ -115,9 +143,28 @@ impl Ground {
         self.cluster.kubectl_ok(&["create", "namespace", namespace]).await.expect("a namespace can be made");
         let rollout = objects::with(objects::rollout("http://127.0.0.1:9"), "/metadata/namespace", namespace);
         eventually("PhasedRollouts are served", async || self.cluster.apply(&rollout.to_string()).await.is_ok()).await;
-        if self.policies == Policies::Installed {
-            self.until_born_held(namespace).await;
+        match self.policies {
+            Policies::Installed => self.until_born_held(namespace).await,
+            Policies::Refusing => self.until_refused(namespace).await,
+            Policies::Missing | Policies::RefusingMissing => {}
         }
+    }
+
+    /// Waits until a lower partition of a claimed set is refused.
+    async fn until_refused(&self, namespace: &str) {
+        let set = objects::with(objects::set(0), "/metadata/namespace", namespace);
+        let set = objects::with(set, "/metadata/annotations", json!({ names::CLAIM: "gate" }));
+        let set = objects::with(set, "/spec/updateStrategy/type", "RollingUpdate");
+        let at = |partition: i32| {
+            objects::with(set.clone(), "/spec/updateStrategy/rollingUpdate/partition", partition).to_string()
+        };
+        self.cluster.apply(&at(3)).await.expect("a set can be made");
+        let args = ["apply", "--dry-run=server", "-f", "-"];
+        eventually("a lower partition is refused", async || {
+            let reply = self.cluster.kubectl_as(self.cluster.kubeconfig(), &args, &at(0)).await;
+            reply.is_ok_and(|reply| !reply.status.success())
+        })
+        .await;
     }
 
     /// Waits until a set that a PhasedRollout of `namespace` targets would be held from birth.

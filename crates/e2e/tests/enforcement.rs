@@ -71,8 +71,13 @@ async fn hold_enforced_follows_the_policies_as_they_go_and_come_back() {
     let says = |wanted: &'static str| move |world: &World| world.condition(ConditionType::HoldEnforced) == wanted;
     scene.until("enforced", says("True/Enforced")).await;
 
-    let delete = ["delete", "mutatingadmissionpolicybinding", "sts-plus-hold"];
-    scene.ground.cluster.kubectl_ok(&delete).await.expect("a binding can be deleted");
+    let delete = async |kind: &str| {
+        let deleted = scene.ground.cluster.kubectl_ok(&["delete", kind, "sts-plus-hold"]).await;
+        deleted.expect("a binding can be deleted");
+    };
+    delete("mutatingadmissionpolicybinding").await;
+    soon(&scene, "refused instead", says("True/RefusedByPolicy")).await;
+    delete("validatingadmissionpolicybinding").await;
     soon(&scene, "not enforced", says("False/PolicyNotEffective")).await;
 
     scene.ground.cluster.apply(scene.ground.manifests()).await.expect("the manifests can be applied again");

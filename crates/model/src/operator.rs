@@ -43,7 +43,9 @@ impl World {
             former_targets: self.sets.values().filter(claims).map(set_view).collect(),
             pods: target.map(|set| self.pod_views(set)).unwrap_or_default(),
             config: own.misconfigured.then_some(problem).into_iter().collect(),
-            hold: if self.policy {
+            hold: if self.refuses {
+                HoldState::Refusing
+            } else if self.policy {
                 HoldState::Enforced
             } else {
                 HoldState::NotEnforced(Reason::PolicyNotServed, "no policy".into())

@@ -18,6 +18,10 @@ impl World {
         let Some(before) = self.sets.get(name).cloned() else { return };
         let mut after = before.clone();
         change(&mut after);
+        if self.refuses && is_refused(&before, &after) {
+            self.tell(Deed::User(format!("{what} is refused")));
+            return;
+        }
         if self.policy {
             admit(&before, &mut after);
         }
@@ -168,6 +172,25 @@ fn admit(before: &Set, after: &mut Set) {
         after.annotations.insert(names::REFUSED_PARTITION.to_owned(), asked.to_string());
         after.partition = before.partition;
     }
+}
+
+/// The validating policy on UPDATE.
+fn is_refused(before: &Set, after: &Set) -> bool {
+    let is = |set: &Set, name: &str, value: &str| set.annotations.get(name).is_some_and(|given| given == value);
+    let claims = |set: &Set| set.annotations.contains_key(names::CLAIM);
+    let is_released = claims(before) && !claims(after) && is(after, names::RELEASE, "true");
+    let is_exempt = is_released || is(before, names::HOLD_SWITCH, "off");
+    if is_exempt || !(claims(before) || claims(after)) {
+        return false;
+    }
+    let rolls = |set: &Set| set.strategy == Strategy::RollingUpdate;
+    let (had, asked) = (before.threshold(), after.threshold());
+    let is_fresh = after.template != before.template || !rolls(before);
+    let is_allowed = is(after, names::ALLOW_PARTITION, &asked.to_string());
+    let tampered = |name: &&str| before.annotations.get(*name) != after.annotations.get(*name);
+    let is_tampered =
+        claims(before) && [names::CLAIM, names::HOLD_SWITCH, names::WRITTEN_PARTITION].iter().any(tampered);
+    is_tampered || (rolls(after) && ((is_fresh && asked < after.replicas) || (asked < had && !is_allowed)))
 }
 
 /// What bumps the generation: the spec, not the annotations.

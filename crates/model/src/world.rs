@@ -27,6 +27,8 @@ pub struct World {
     pub native: Loop,
     /// True if the admission policies of sts-plus are installed.
     pub policy: bool,
+    /// True if there is no mutating policy, and the validating one refuses what it would put right (API servers before 1.36).
+    pub refuses: bool,
     /// StatefulSets by name.
     pub sets: BTreeMap<String, Set>,
     /// Pods of StatefulSets that were deleted with orphan, by name of the set.
@@ -196,6 +198,7 @@ impl World {
             now: 0,
             native: Loop::GateOff,
             policy: true,
+            refuses: false,
             sets: BTreeMap::new(),
             orphans: BTreeMap::new(),
             rollouts: BTreeMap::new(),

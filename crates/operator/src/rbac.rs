@@ -74,6 +74,12 @@ fn cluster_role() -> Value {
                 &["list", "watch"],
                 &admission::MUTATING,
             ),
+            named_rule(
+                "admissionregistration.k8s.io",
+                &["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+                &["list", "watch"],
+                &[admission::HOLD],
+            ),
         ],
     })
 }

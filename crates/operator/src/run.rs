@@ -55,7 +55,7 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     let mut streams = JoinSet::new();
     let mut controllers = JoinSet::new();
     let shared = Shared::new(client, wire, args);
-    for kind in ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"] {
+    for kind in watch::POLICY_KINDS {
         streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
     }
     let started = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers));

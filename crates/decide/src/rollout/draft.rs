@@ -126,6 +126,7 @@ impl<'a> Draft<'a> {
         let overdue = failure::overdue(&mut self, stand);
         let stand = overdue.as_ref().unwrap_or(stand);
         failure::hold_while_stalled(&mut self, facts, stand);
+        failure::let_fixes_in(&mut self, facts, stand);
         self.tell_transition(stand);
         self.status.partition = self.planned_partition(facts.set);
         if let Some(change) = facts.next_change() {

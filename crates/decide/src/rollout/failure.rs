@@ -11,7 +11,7 @@ use super::{
     step,
 };
 use crate::{
-    Action, EventTarget, Plan, PodView, Severity,
+    Action, EventTarget, HoldState, Plan, PodView, Severity,
     units::{Partition, PodIndex},
 };
 
@@ -67,6 +67,17 @@ fn policy(draft: &Draft, facts: &Facts, current: &Current) -> OnFailure {
 pub(crate) fn hold_while_stalled(draft: &mut Draft, facts: &Facts, stand: &Stand) {
     let may_hold = !facts.has_flipped() && facts.in_flight().is_none() && !memory::is_settled(&draft.status);
     if stand.motion == Motion::Stalled && may_hold && facts.partition() != Partition::HOLD && !draft.has_actions() {
+        draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
+    }
+}
+
+/// Where the API server refuses a template change under a partition that opens something, a fix would be refused as well. So while
+/// nothing moves, and nothing that was opened is on its way, the partition is the full hold: it lets every template in.
+pub(crate) fn let_fixes_in(draft: &mut Draft, facts: &Facts, stand: &Stand) {
+    let nothing_moves = matches!(stand.motion, Motion::Held | Motion::Stalled);
+    let on_its_way = facts.in_flight().is_some() || facts.being_replaced().is_some();
+    let opens = facts.partition().0 < facts.replicas();
+    if draft.observed.hold == HoldState::Refusing && nothing_moves && opens && !on_its_way && !draft.has_actions() {
         draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
     }
 }

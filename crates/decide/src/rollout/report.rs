@@ -180,6 +180,13 @@ impl Conditions<'_> {
             HoldState::Enforced => {
                 Some((true, Reason::Enforced, "a dry run showed that the API server keeps the hold".into()))
             }
+            HoldState::Refusing => Some((
+                true,
+                Reason::RefusedByPolicy,
+                "a dry run showed that the API server refuses what would roll pods unchecked, a new template in mid-rollout \
+                 too: its refusal says how to write it"
+                    .into(),
+            )),
             HoldState::NotEnforced(reason, message) => Some((false, *reason, message.clone())),
         }
     }

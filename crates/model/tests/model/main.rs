@@ -16,6 +16,7 @@ mod hands;
 mod happy;
 mod observed;
 mod properties;
+mod refusing;
 mod repair;
 mod scaling;
 mod search;

@@ -272,6 +272,25 @@ proptest! {
         converges(&mut world)?;
     }
 
+    /// Where the API server refuses instead: it ends well, and whenever nothing moves, a template is let in.
+    #[test]
+    fn live_where_changes_are_refused(setting in setting(), history in prop::collection::vec(chance(), 0..20)) {
+        let mut world = begin(&setting);
+        (world.policy, world.refuses) = (false, true);
+        // A scale-up just after a template change comes before the operator's hold.
+        world.ledger.without_policy = true;
+        for event in history {
+            happen(&mut world, event);
+        }
+        if world.settle(LONG) == Ended::Quiet && matches!(phase(&world), Phase::Held | Phase::Paused | Phase::Failed) {
+            let set = &world.sets[SET];
+            let is_back = |index: i32| set.pods.get(&(index + set.start)).is_some_and(|pod| pod.revision == set.wanted());
+            let opens = set.threshold() < set.replicas && (set.threshold()..set.replicas).all(is_back);
+            prop_assert!(!opens, "{} {:?}\n{}", set.layout(), set.partition, world.tale.long_story());
+        }
+        converges(&mut world)?;
+    }
+
     /// With stuckPods Wait the operator deletes no pod by itself, unless it rolls back.
     #[test]
     fn wait_deletes_nothing(setting in setting(), history in prop::collection::vec(chance(), 0..20)) {

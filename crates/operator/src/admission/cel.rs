@@ -71,6 +71,33 @@ pub(super) fn exemptions() -> [Value; 2] {
     ]
 }
 
+/// `had` and `asked`: the partition before and after. `fresh`: other pods may have to roll, because the template differs or the
+/// strategy becomes RollingUpdate.
+pub(super) fn changes() -> [Value; 3] {
+    [
+        variable("had", &partition("oldObject")),
+        variable("asked", &partition("object")),
+        variable("fresh", &format!("object.spec.template != oldObject.spec.template || !({})", rolls("oldObject"))),
+    ]
+}
+
+/// `ours` and `undone`, from `before`, `after` and `released`: the annotations of the operator that the write drops, changes or
+/// adds. The claim is the exception: anybody may add it, and a release may drop it. An annotation that is left over on a set
+/// which was not claimed counts as absent.
+pub(super) fn tampering() -> [Value; 2] {
+    [
+        variable("ours", "'$CLAIM' in variables.before ? variables.before : {}"),
+        variable(
+            "undone",
+            "variables.released
+  ? []
+  : ['$CLAIM', '$SWITCH', '$WRITTEN'].filter(key, key in variables.ours
+    ? !(key in variables.after) || variables.after[key] != variables.ours[key]
+    : key in variables.after && key != '$CLAIM')",
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

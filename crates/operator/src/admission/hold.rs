@@ -19,11 +19,11 @@
 
 use serde_json::{Value, json};
 
-use super::cel::{annotations, exemptions, partition, rolls, text, variable};
+use super::cel::{annotations, changes, exemptions, rolls, tampering, text, variable};
 
 /// The policy. `operators` are the user names of the operator.
 pub(super) fn policy(operators: &[String]) -> Value {
-    let variables = [annotations().as_slice(), &exemptions(), &partitions(), &records()].concat();
+    let variables = [annotations().as_slice(), &exemptions(), &partitions(), &[record()], &tampering()].concat();
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingAdmissionPolicy",
@@ -44,12 +44,8 @@ pub(super) fn policy(operators: &[String]) -> Value {
 
 /// The partition that was there, that was asked for, and that is granted.
 fn partitions() -> [Value; 4] {
-    [
-        variable("had", &partition("oldObject")),
-        variable("asked", &partition("object")),
-        variable("fresh", &format!("object.spec.template != oldObject.spec.template || !({})", rolls("oldObject"))),
-        variable("granted", &format!("variables.exempt || !({})\n{GRANTED}", rolls("object"))),
-    ]
+    let [had, asked, fresh] = changes();
+    [had, asked, fresh, variable("granted", &format!("variables.exempt || !({})\n{GRANTED}", rolls("object")))]
 }
 
 const GRANTED: &str = "  ? variables.asked
@@ -59,28 +55,17 @@ const GRANTED: &str = "  ? variables.asked
   ? variables.asked
   : variables.had";
 
-/// What is written down, and what is put back.
-fn records() -> [Value; 3] {
-    [
-        // A template write that leaves the partition as it was has asked for nothing.
-        variable(
-            "refused",
-            "variables.granted == variables.asked || (variables.fresh && variables.asked == variables.had)
+/// What is written down.
+fn record() -> Value {
+    // A template write that leaves the partition as it was has asked for nothing.
+    variable(
+        "refused",
+        "variables.granted == variables.asked || (variables.fresh && variables.asked == variables.had)
   ? ''
   : ('$REFUSED' in variables.before && variables.before['$REFUSED'] == string(variables.asked))
   ? '0' + string(variables.asked)
   : string(variables.asked)",
-        ),
-        variable("ours", "'$CLAIM' in variables.before ? variables.before : {}"),
-        variable(
-            "undone",
-            "variables.released
-  ? []
-  : ['$CLAIM', '$SWITCH', '$WRITTEN'].filter(key, key in variables.ours
-    ? !(key in variables.after) || variables.after[key] != variables.ours[key]
-    : key in variables.after && key != '$CLAIM')",
-        ),
-    ]
+    )
 }
 
 const PATCH: &str = r#"

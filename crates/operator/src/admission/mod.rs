@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `MutatingAdmissionPolicy` [`HOLD`] | keeps the partition of a claimed set against everybody but the operator |
 //! | `MutatingAdmissionPolicy` [`BIRTH`] | claims and holds a set from its first moment when a PhasedRollout targets it |
+//! | `ValidatingAdmissionPolicy` [`HOLD`] | refuses what the first one would put right: for API servers without mutating policies |
 //! | `ValidatingAdmissionPolicy` [`HOLD_WARNING`] | tells the writer, in the same reply, what was kept and why |
 //! | `ValidatingAdmissionPolicy` [`HOLD_TYPE`] | refuses another strategy than RollingUpdate in mid-rollout |
 //!
@@ -13,12 +14,13 @@
 mod birth;
 mod cel;
 mod hold;
+mod refusal;
 mod strategy;
 mod warning;
 
 use serde_json::{Value, json};
 
-/// Name of the policy that keeps the partition, and of its binding.
+/// Name of the policies that keep the partition, the mutating and the validating one, and of their bindings.
 pub const HOLD: &str = "sts-plus-hold";
 /// Name of the policy that holds a set from birth, and of its binding.
 pub const BIRTH: &str = "sts-plus-birth";
@@ -27,10 +29,13 @@ pub const HOLD_WARNING: &str = "sts-plus-hold-warning";
 /// Name of the policy that refuses another strategy in mid-rollout, and of its binding.
 pub const HOLD_TYPE: &str = "sts-plus-hold-type";
 
-/// The names of the mutating policies, without which `HoldEnforced` cannot be true.
+/// How the refusal of a template change begins.
+pub const TEMPLATE_REFUSED: &str = "spec.template cannot be changed under this partition";
+
+/// The names of the mutating policies.
 pub const MUTATING: [&str; 2] = [HOLD, BIRTH];
 /// The names of the validating policies.
-pub const VALIDATING: [&str; 2] = [HOLD_WARNING, HOLD_TYPE];
+pub const VALIDATING: [&str; 3] = [HOLD, HOLD_WARNING, HOLD_TYPE];
 
 /// All policies with their bindings, in the order in which they are applied. `operators` are the user names under which the
 /// operator writes: the policies leave them alone.
@@ -41,6 +46,8 @@ pub fn policies(operators: &[String]) -> Vec<Value> {
         binding("Mutating", HOLD, json!({})),
         birth::policy(),
         birth::binding(),
+        refusal::policy(operators),
+        binding("Validating", HOLD, json!({ "validationActions": ["Deny"] })),
         warning::policy(operators),
         binding("Validating", HOLD_WARNING, json!({ "validationActions": ["Warn"] })),
         strategy::policy(operators),

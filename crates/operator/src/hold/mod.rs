@@ -134,6 +134,9 @@ impl Hold {
         if known.state != state {
             match &state {
                 HoldState::Enforced => tracing::info!(namespace, set = name, "hold: the API server keeps it"),
+                HoldState::Refusing => {
+                    tracing::info!(namespace, set = name, "hold: the API server refuses what breaks it")
+                }
                 HoldState::NotEnforced(reason, text) => {
                     tracing::warn!(namespace, set = name, reason = %reason, "hold: the API server does not keep it: {text}");
                 }
@@ -162,7 +165,7 @@ fn believed_for(state: &HoldState, found: Instant, changed: Option<Instant>) -> 
     match changed {
         Some(changed) if found < changed => Duration::ZERO,
         Some(changed) if found < changed + SETTLING => SETTLING_PAUSE,
-        _ if *state == HoldState::Enforced => BELIEVED,
+        _ if matches!(state, HoldState::Enforced | HoldState::Refusing) => BELIEVED,
         _ => DOUBTED,
     }
 }
@@ -178,6 +181,7 @@ fn remembered(status: Option<&PhasedRolloutStatus>, set_uid: &str) -> HoldState 
         .into_iter()
         .find(|reason| reason.to_string() == condition.reason);
     match (condition.status.as_str(), reason) {
+        ("True", _) if condition.reason == Reason::RefusedByPolicy.to_string() => HoldState::Refusing,
         ("True", _) => HoldState::Enforced,
         ("False", Some(reason)) => HoldState::NotEnforced(reason, condition.message.clone()),
         _ => HoldState::Unknown,
@@ -221,6 +225,7 @@ mod tests {
         let condition = |status: &str, reason: &str| json!([{"type": "HoldEnforced", "status": status, "reason": reason, "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         let said = |status: &str, reason: &str| remembered(rollout(&condition(status, reason)).status.as_ref(), "u");
         assert_eq!(said("True", "Enforced"), HoldState::Enforced);
+        assert_eq!(said("True", "RefusedByPolicy"), HoldState::Refusing);
         assert_eq!(said("False", "PolicyNotServed"), HoldState::NotEnforced(Reason::PolicyNotServed, "m".to_owned()));
         assert_eq!(said("Unknown", "Unknown"), HoldState::Unknown);
         assert_eq!(remembered(rollout(&condition("True", "Enforced")).status.as_ref(), "another"), HoldState::Unknown);
@@ -233,6 +238,7 @@ mod tests {
         let changed = Some(start + Duration::from_secs(10));
         let not = HoldState::NotEnforced(Reason::PolicyNotEffective, String::new());
         assert_eq!(believed_for(&HoldState::Enforced, start, None), BELIEVED);
+        assert_eq!(believed_for(&HoldState::Refusing, start, None), BELIEVED);
         assert_eq!(believed_for(&not, start, None), DOUBTED);
         assert_eq!(believed_for(&HoldState::Enforced, start, changed), Duration::ZERO);
         assert_eq!(believed_for(&not, start + Duration::from_secs(11), changed), SETTLING_PAUSE);

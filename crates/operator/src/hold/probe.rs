@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sts_plus_api::{Reason, names};
 use sts_plus_decide::HoldState;
 
+use crate::admission;
 use crate::client::deadline;
 use crate::errors::{Class, Error};
 use crate::pace;
@@ -52,8 +53,9 @@ async fn why_not(client: &Client) -> HoldState {
             HoldState::NotEnforced(
                 Reason::PolicyNotServed,
                 format!(
-                    "the API server does not serve MutatingAdmissionPolicy as v1 (Kubernetes 1.36 or later does): the operator \
-                     holds as soon as it sees a change; {HOLE}"
+                    "the API server does not serve MutatingAdmissionPolicy as v1 (Kubernetes 1.36 or later does), and no \
+                     validating policy stands in for it (`make install` brings it): the operator holds as soon as it sees a \
+                     change; {HOLE}"
                 ),
             )
         }
@@ -70,6 +72,7 @@ async fn why_not(client: &Client) -> HoldState {
 fn refused(error: &Error) -> Option<HoldState> {
     let text = error.to_string();
     match error.class() {
+        Class::Forbidden if text.contains(admission::TEMPLATE_REFUSED) => Some(HoldState::Refusing),
         Class::Forbidden if text.contains("cannot patch resource") => Some(HoldState::NotEnforced(
             Reason::Forbidden,
             format!("the operator may not patch StatefulSets, so it cannot find out whether the hold is kept: {text}"),
@@ -110,6 +113,8 @@ mod tests {
     fn a_refusal_is_told_and_a_failure_says_nothing() {
         let forbidden = "statefulsets.apps \"web\" is forbidden: User \"x\" cannot patch resource \"statefulsets\"";
         assert!(matches!(answer(403, forbidden), Some(HoldState::NotEnforced(Reason::Forbidden, _))));
+        let policy = format!("ValidatingAdmissionPolicy 'x' denied request: {}: …", admission::TEMPLATE_REFUSED);
+        assert_eq!(answer(403, &policy), Some(HoldState::Refusing));
         let quota = answer(403, "exceeded quota: q");
         assert!(
             matches!(quota, Some(HoldState::NotEnforced(Reason::Unknown, text)) if text.contains("exceeded quota"))

@@ -120,6 +120,8 @@ mod tests {
                 "MutatingAdmissionPolicyBinding sts-plus-hold",
                 "MutatingAdmissionPolicy sts-plus-birth",
                 "MutatingAdmissionPolicyBinding sts-plus-birth",
+                "ValidatingAdmissionPolicy sts-plus-hold",
+                "ValidatingAdmissionPolicyBinding sts-plus-hold",
                 "ValidatingAdmissionPolicy sts-plus-hold-warning",
                 "ValidatingAdmissionPolicyBinding sts-plus-hold-warning",
                 "ValidatingAdmissionPolicy sts-plus-hold-type",

@@ -20,11 +20,20 @@ pub(super) enum Change<'a, K> {
     Everything,
 }
 
+/// What is told when a stream fails.
+pub(super) struct Name {
+    /// The kind, for people.
+    pub(super) what: &'static str,
+    /// What a person can do if the API server refuses, or what it means.
+    pub(super) cure: &'static str,
+    /// False if an API server that does not serve the kind, or does not let us see it, is no fault.
+    pub(super) needed: bool,
+}
+
 /// Follows `api` until the task is aborted. `keep` stores an event, turned into what is kept of it, or drops it; `tell` hears of
-/// what was kept. `cure` says what a person can do if the API server refuses.
+/// what was kept.
 pub(super) async fn follow<W, K>(
-    what: &'static str,
-    cure: &'static str,
+    name: Name,
     api: Api<W>,
     config: watcher::Config,
     mut pace: Pace,
@@ -46,20 +55,22 @@ pub(super) async fn follow<W, K>(
             },
             Err(error) => {
                 let pause = pace.failed();
-                log(what, cure, &error, pace.failures(), pause);
+                log(&name, &error, pace.failures(), pause);
                 tokio::time::sleep(pause).await;
             }
         }
     }
 }
 
-fn log(what: &str, cure: &str, error: &watcher::Error, failures: u32, pause: std::time::Duration) {
+fn log(Name { what, cure, needed }: &Name, error: &watcher::Error, failures: u32, pause: std::time::Duration) {
     // A watch that has become too old, or was ended by the server, is everyday life.
     let everyday = failures == 1 && !matches!(error, watcher::Error::InitialListFailed(_));
     let pause = format!("{:.1} s", pause.as_secs_f32());
     let text = text_of(error);
     if everyday {
         tracing::debug!(what, pause, "watch of {what} is started again: {text}");
+    } else if is_refused(error) && !needed {
+        tracing::debug!(what, failures, pause, "{what} cannot be watched: {text}; {cure}");
     } else if is_refused(error) {
         tracing::warn!(what, failures, pause, "{what} cannot be watched: {text}; {cure}");
     } else {

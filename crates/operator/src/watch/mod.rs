@@ -18,7 +18,7 @@ use sts_plus_api::PhasedRollout;
 use tokio::task::JoinSet;
 
 pub use caches::{Caches, ready};
-use follow::{Change, follow};
+use follow::{Change, Name, follow};
 use interest::Seen;
 
 use crate::admission;
@@ -95,8 +95,11 @@ async fn follow_rollouts(
 ) {
     let mut seen = Seen::default();
     follow(
-        "PhasedRollouts",
-        "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid",
+        Name {
+            what: "PhasedRollouts",
+            cure: "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid",
+            needed: true,
+        },
         api,
         config(),
         pace(),
@@ -124,8 +127,7 @@ async fn follow_rollouts(
 /// StatefulSets: the PhasedRollouts that target or claim one look again.
 async fn follow_sets(api: Api<SetObject>, mut writer: Writer<SetObject>, caches: Arc<Caches>, queue: Queue) {
     follow(
-        "StatefulSets",
-        "allow it in the operator's role (sts-plus manifests)",
+        Name { what: "StatefulSets", cure: "allow it in the operator's role (sts-plus manifests)", needed: true },
         api,
         config(),
         pace(),
@@ -147,8 +149,7 @@ async fn follow_sets(api: Api<SetObject>, mut writer: Writer<SetObject>, caches:
 /// Pods of StatefulSets: the PhasedRollouts of the set that controls one look again. Other pods are dropped.
 async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches: Arc<Caches>, queue: Queue) {
     follow(
-        "Pods",
-        "allow it in the operator's role (sts-plus manifests)",
+        Name { what: "Pods", cure: "allow it in the operator's role (sts-plus manifests)", needed: true },
         api,
         config().labels(STATEFULSET_PODS),
         pace(),
@@ -170,15 +171,22 @@ async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches:
     .await;
 }
 
-/// The admission policy that keeps the hold, or its binding: a change of it makes the hold be found out anew. Our role lets us see
+/// The kinds of the admission policies that keep the hold, and of their bindings.
+pub const POLICY_KINDS: [&str; 4] = [
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
+
+/// An admission policy that keeps the hold, or its binding: a change of it makes the hold be found out anew. Our role lets us see
 /// this name only. An API server that does not serve the kind, or does not let us see it, is no fault.
 pub async fn follow_policy(client: Client, kind: &'static str, hold: Arc<Hold>) {
     let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &ApiResource::from_gvk(&gvk));
     let mut first = true;
     follow(
-        kind,
-        "without it a change of the policy is noticed some minutes later",
+        Name { what: kind, cure: "without it a change of the policy is noticed some minutes later", needed: false },
         api,
         config().fields(&format!("metadata.name={}", admission::HOLD)),
         Pace::new(Duration::from_secs(5), LONGEST_PAUSE_OF_POLICIES),
