@@ -135,7 +135,7 @@ impl Hold {
             match &state {
                 HoldState::Enforced => tracing::info!(namespace, set = name, "hold: the API server keeps it"),
                 HoldState::Refusing => {
-                    tracing::info!(namespace, set = name, "hold: the API server refuses what breaks it")
+                    tracing::info!(namespace, set = name, "hold: the API server refuses what breaks it");
                 }
                 HoldState::NotEnforced(reason, text) => {
                     tracing::warn!(namespace, set = name, reason = %reason, "hold: the API server does not keep it: {text}");
