@@ -16,6 +16,8 @@ mod stages;
 
 pub use cluster::{AuditEntry, AuditLog, Builder, Cluster, Component, ComponentHandle, SharedCluster, State};
 pub use http::Method;
-pub use metrics::{Access, AuthProxy, Exporter, Prometheus, PrometheusConfig, SeenRequest};
+pub use metrics::{
+    Access, AuthProxy, Authority, Exporter, Identity, Prometheus, PrometheusConfig, SeenRequest, TlsProxy,
+};
 pub use minor::Minor;
 pub use process::{Launch, Process};

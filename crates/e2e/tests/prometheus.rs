@@ -28,7 +28,13 @@ enum Outcome {
 #[case::no_data_fails_as_an_assertion("nothing{NS}", "Data", Outcome::Fails(Verdict::NoData), "no series returned by")]
 #[case::nan_is_data_for_an_alert("odd{NS}", "NoData", Outcome::Fails(Verdict::Data), "= NaN")]
 #[case::nan_is_data_for_an_assertion("odd{NS}", "Data", Outcome::Passes, "")]
-#[case::a_range_holds("probe{NS}[1m]", "NoData", Outcome::Holds(Reason::InvalidQuery), "must return a vector")]
+#[case::a_range_with_data_fails_as_an_alert(
+    "probe{NS}[1m]",
+    "NoData",
+    Outcome::Fails(Verdict::Data),
+    "1 series returned by probe{"
+)]
+#[case::a_range_with_data_passes_as_an_assertion("probe{NS}[1m]", "Data", Outcome::Passes, "")]
 #[case::a_scalar_holds("scalar(probe{NS})", "Data", Outcome::Holds(Reason::InvalidQuery), "must return a vector")]
 #[case::an_expression_that_cannot_be_evaluated_holds(
     "twin{NS} * on(namespace) twin{NS}",

@@ -116,6 +116,9 @@ impl Credentials {
     }
 
     fn bearer(secret: &SecretData, token: &str) -> Result<Self, CredentialsError> {
+        if token.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("bearer ")) {
+            return Err(unusable(secret, "token", "the word Bearer in front of the token (leave out Bearer)"));
+        }
         if !token.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(unusable(secret, "token", "a space, a control character or a character outside of ASCII"));
         }

@@ -116,6 +116,9 @@ struct Envelope<'a> {
     error: Option<String>,
     #[serde(default)]
     warnings: Option<Vec<String>>,
+    /// `VictoriaMetrics` tells so, and without a warning, that some of its storage did not answer.
+    #[serde(default)]
+    is_partial: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -147,7 +150,13 @@ impl Envelope<'_> {
             _ => return Decoded::Unusable("the answer has an unknown result type".to_owned()),
         };
         match counted {
-            Ok((count, first)) => Decoded::Series { count, first, warnings: self.warnings.unwrap_or_default() },
+            Ok((count, first)) => {
+                let mut warnings = self.warnings.unwrap_or_default();
+                if self.is_partial == Some(true) {
+                    warnings.push("isPartial: some of the storage did not answer".to_owned());
+                }
+                Decoded::Series { count, first, warnings }
+            }
             Err(e) => Decoded::Unusable(format!("the answer cannot be read: {e}")),
         }
     }
@@ -201,10 +210,13 @@ impl IntoFound for Sample {
     }
 }
 
+/// The latest value: a series may have been a number first and a histogram later.
 impl IntoFound for Range {
     fn into_found(mut self) -> Option<Found> {
-        let number = self.values.pop().map(|(_, number)| number);
-        let value = shown(number, self.histograms.pop().map(|(_, histogram)| histogram))?;
+        let (number, histogram) = (self.values.pop(), self.histograms.pop());
+        let is_older =
+            number.as_ref().zip(histogram.as_ref()).is_some_and(|(number, histogram)| number.0 < histogram.0);
+        let value = shown(number.filter(|_| !is_older).map(|(_, number)| number), histogram.map(|(_, found)| found))?;
         Some(Found { labels: self.metric, value })
     }
 }

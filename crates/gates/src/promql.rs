@@ -1,4 +1,4 @@
-//! PromQL before it is sent: is it well formed, does it return a vector, and which metrics must exist for its answer to mean
+//! PromQL before it is sent: is it well formed, does it return series, and which metrics must exist for its answer to mean
 //! anything. It must never panic or overflow the stack, whatever is written, and never evaluates anything.
 
 use std::collections::BTreeSet;
@@ -38,17 +38,17 @@ pub enum PromqlError {
     /// The parser's message.
     #[error("is not valid PromQL: {0}")]
     Syntax(String),
-    /// It is well formed and returns something else than a vector.
+    /// It is well formed and returns no series.
     #[error("returns a {kind} and must return a vector: {cure}")]
     NotVector {
-        /// `scalar`, `string` or `range vector`.
+        /// `scalar` or `string`.
         kind: &'static str,
         /// What to write.
         cure: &'static str,
     },
 }
 
-/// An expression that is well formed and returns a vector.
+/// An expression that is well formed and returns series: an instant vector, or a range vector such as `up[5m]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// What must exist, each once, in alphabetical order.
@@ -69,7 +69,7 @@ pub struct Metric {
 /// Checks an expression without variables.
 ///
 /// # Errors
-/// It is empty, too complex, no valid PromQL, or returns a scalar, a string or a range vector.
+/// It is empty, too complex, no valid PromQL, or returns a scalar or a string.
 pub fn check(expr: &str) -> Result<Parsed, PromqlError> {
     if expr.trim().is_empty() {
         return Err(PromqlError::Empty);
@@ -77,7 +77,7 @@ pub fn check(expr: &str) -> Result<Parsed, PromqlError> {
     guard(expr)?;
     let tree = parse(expr)?;
     match tree.value_type() {
-        ValueType::Vector => {}
+        ValueType::Vector | ValueType::Matrix => {}
         ValueType::Scalar => {
             return Err(PromqlError::NotVector {
                 kind: "scalar",
@@ -86,12 +86,6 @@ pub fn check(expr: &str) -> Result<Parsed, PromqlError> {
         }
         ValueType::String => {
             return Err(PromqlError::NotVector { kind: "string", cure: "compare a metric, for example up == 0" });
-        }
-        ValueType::Matrix => {
-            return Err(PromqlError::NotVector {
-                kind: "range vector",
-                cure: "put a function over the range, for example rate(…[5m]) > 0, or leave the range out",
-            });
         }
     }
     let mut metrics = BTreeSet::new();
@@ -265,6 +259,8 @@ mod tests {
     #[case("ALERTS{alertstate=\"firing\"} @ end()", &["ALERTS"])]
     #[case("histogram_quantile(0.99, sum by (le) (rate(a_bucket[5m]))) > 1 and on() b", &["a_bucket", "b"])]
     #[case("up{a=~\"x{2}|y{z}\"}", &["up"])]
+    #[case("up[5m]", &["up"])]
+    #[case("(up[5m:1m])", &["up"])]
     fn accepts(#[case] expr: &str, #[case] metrics: &[&str]) {
         let parsed = check(expr).unwrap();
         assert_eq!(parsed.metrics.iter().map(|m| m.shown.as_str()).collect::<Vec<_>>(), metrics);
@@ -290,8 +286,6 @@ mod tests {
     #[case("scalar(up)", "vector(…)")]
     #[case("time()", "returns a scalar")]
     #[case("\"text\"", "returns a string")]
-    #[case("up[5m]", "returns a range vector")]
-    #[case("up[5m:1m]", "returns a range vector")]
     #[case("up[99999999999999999999999999999]", "is not valid PromQL")]
     #[case("SELECT * FROM x", "is not valid PromQL")]
     fn refuses(#[case] expr: &str, #[case] want: &str) {

@@ -48,6 +48,8 @@ pub(crate) enum TransportError {
     NoRoots,
     #[error("the connection broke before the answer was complete: {0}")]
     Broken(String),
+    #[error("the answer is not HTTP ({0}); the server may want TLS: try https:// in the url")]
+    NotHttp(String),
     #[error("the answer is larger than 4 MiB: aggregate in the expression")]
     TooLarge,
     #[error("the answer is a redirect (HTTP {status}) to {target}: give the final address as the url")]
@@ -237,6 +239,9 @@ fn explain(error: &(dyn StdError + 'static), connecting: bool) -> TransportError
         }
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
             return TransportError::Tls(explain_tls(tls));
+        }
+        if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
+            return TransportError::NotHttp(cause.to_string());
         }
         last = cause.to_string();
         let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);

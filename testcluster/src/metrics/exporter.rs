@@ -15,6 +15,7 @@ type Labels = Vec<(String, String)>;
 #[derive(Debug, Default)]
 struct Gauges {
     values: BTreeMap<String, BTreeMap<Labels, f64>>,
+    text: String,
     failing: bool,
 }
 
@@ -48,6 +49,11 @@ impl Exporter {
         self.gauges().values.entry(name.to_owned()).or_default().insert(owned(labels), value);
     }
 
+    /// Serves this beside the gauges, as it is: what gauges cannot be, in the text format of Prometheus.
+    pub fn set_text(&self, text: &str) {
+        text.clone_into(&mut self.gauges().text);
+    }
+
     /// Takes a gauge away; queries find it no more after the next scrape.
     pub fn remove(&self, name: &str, labels: &[(&str, &str)]) {
         if let Some(values) = self.gauges().values.get_mut(name) {
@@ -75,7 +81,7 @@ async fn metrics(State(gauges): State<Arc<Mutex<Gauges>>>) -> Result<String, Sta
     if gauges.failing {
         return Err(StatusCode::INTERNAL_SERVER_ERROR);
     }
-    Ok(render(&gauges.values))
+    Ok(render(&gauges.values) + &gauges.text)
 }
 
 fn owned(labels: &[(&str, &str)]) -> Labels {

@@ -5,6 +5,7 @@ mod auth_proxy;
 mod exporter;
 mod file_exporter;
 mod prometheus;
+mod tls_proxy;
 
 use std::{net::SocketAddr, sync::OnceLock};
 
@@ -17,6 +18,7 @@ pub use self::{
     exporter::Exporter,
     file_exporter::serve_files,
     prometheus::{Prometheus, PrometheusConfig},
+    tls_proxy::{Authority, Identity, TlsProxy},
 };
 
 static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
@@ -31,6 +33,16 @@ struct Server {
 impl Server {
     /// Serves on a free loopback port.
     async fn start(routes: Router) -> anyhow::Result<Self> {
+        Self::spawn(|listener| async move {
+            let _ = axum::serve(listener, routes).await;
+        })
+        .await
+    }
+
+    /// Listens on a free loopback port and leaves the listener to `serve`.
+    async fn spawn<F: Future<Output = ()> + Send>(
+        serve: impl FnOnce(TcpListener) -> F + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let build = || {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             let built = builder.worker_threads(1).thread_name("metrics").enable_all().build();
@@ -50,7 +62,7 @@ impl Server {
                 }
             };
             let _ = tell.send(listener.local_addr());
-            let _ = axum::serve(listener, routes).await;
+            serve(listener).await;
         });
         let address = told.await.context("the server did not start")?.context("cannot listen on loopback")?;
         Ok(Self { address, task })

@@ -29,11 +29,21 @@ pub struct PrometheusConfig {
     pub lookback: Duration,
     /// `127.0.0.1:<port>` of each target; more can be added by [`Prometheus::set_targets`].
     pub targets: Vec<String>,
+    /// More of the configuration file, as a JSON merge patch of it. Its relative paths begin in the folder of the data.
+    pub document: Value,
+    /// More flags of the command line, `--name=value` each.
+    pub flags: Vec<String>,
 }
 
 impl Default for PrometheusConfig {
     fn default() -> Self {
-        Self { scrape_interval: Duration::from_millis(250), lookback: Duration::from_secs(5), targets: Vec::new() }
+        Self {
+            scrape_interval: Duration::from_millis(250),
+            lookback: Duration::from_secs(5),
+            targets: Vec::new(),
+            document: json!({}),
+            flags: Vec::new(),
+        }
     }
 }
 
@@ -235,7 +245,7 @@ fn launch(program: &Path, dir: &Path, port: u16, config: &PrometheusConfig) -> L
     Launch {
         name: "prometheus".to_owned(),
         program: program.to_owned(),
-        args: args.iter().map(Into::into).collect(),
+        args: args.iter().chain(&config.flags).map(Into::into).collect(),
         log: dir.join("prometheus.log"),
         dir: Some(dir.to_owned()),
         inherit_env: false,
@@ -244,7 +254,7 @@ fn launch(program: &Path, dir: &Path, port: u16, config: &PrometheusConfig) -> L
 
 fn document(dir: &Path, config: &PrometheusConfig) -> Value {
     let interval = format!("{}ms", config.scrape_interval.as_millis());
-    json!({
+    let mut document = json!({
         "global": {
             "scrape_interval": interval,
             "scrape_timeout": interval,
@@ -259,7 +269,21 @@ fn document(dir: &Path, config: &PrometheusConfig) -> Value {
                 "refresh_interval": "1s",
             }],
         }],
-    })
+    });
+    merge(&mut document, &config.document);
+    document
+}
+
+/// RFC 7386.
+fn merge(into: &mut Value, patch: &Value) {
+    match (into, patch) {
+        (Value::Object(into), Value::Object(patch)) => {
+            for (key, value) in patch {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, patch) => *into = patch.clone(),
+    }
 }
 
 fn write_targets(dir: &Path, targets: &[String]) -> anyhow::Result<()> {

@@ -44,6 +44,8 @@ pub enum Act {
     Drip(Vec<u8>),
     /// Say nothing.
     Silence,
+    /// Break the connection off (RST).
+    Reset,
 }
 
 /// A running server; it ends with the test's runtime.
@@ -99,6 +101,9 @@ async fn serve(mut stream: TcpStream, act: &(dyn Fn(usize, &Received) -> Act + S
             while stream.write_all(b" ").await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
+        }
+        Act::Reset => {
+            let _ = stream.set_zero_linger();
         }
         Act::Silence => tokio::time::sleep(Duration::from_secs(30)).await,
     }

@@ -1,0 +1,73 @@
+//! Prometheus as an adversary: a table, one line a case, of all that it can answer and all that can stand between it and us, with
+//! the verdict of phased-rollout.md §3. It is the real Prometheus, behind a real TLS end or a proxy that demands credentials where
+//! the case needs one. Only in `faults` a server of the test answers: no Prometheus breaks off in mid-answer when it is told to.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod answers;
+mod credentials;
+mod faults;
+mod outages;
+mod rig;
+mod tls;
+
+use std::collections::BTreeMap;
+
+use sts_plus_api::{Check, Query, Reason, SuccessWhen, Verdict};
+use sts_plus_gates::{AddressPolicy, Answer, Prober, Secrets, questions};
+
+/// The right answer to a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// This verdict, and it is a pass.
+    Pass(Verdict),
+    /// This verdict, and it is none.
+    Fail(Verdict),
+    /// A problem of the configuration that a person has to mend: an Error too.
+    Problem(Reason),
+}
+
+pub(crate) use Verdict::{Data, Error, NoData, Unproven};
+pub(crate) use Want::{Fail, Pass, Problem};
+
+/// Asks as `sts-plus` does, about the pod `web-1` on a node whose name is as odd as a label value can be.
+pub(crate) async fn ask(query: Query, secrets: &Secrets) -> Answer {
+    let check = Check { query: Some(query), ..Check::default() };
+    let variables = BTreeMap::from([
+        ("pod", "web-1".to_owned()),
+        ("ordinal", "1".to_owned()),
+        ("zone", "eu.west".to_owned()),
+        ("node", rig::ODD.to_owned()),
+    ]);
+    let prober = Prober::new("sts-plus/test", AddressPolicy { allow_loopback: true });
+    prober.ask(&questions(&check)[0], &variables, secrets, "web-1").await
+}
+
+/// `expr` for the Prometheus at `url`, alert style.
+pub(crate) fn query(expr: &str, url: &str) -> Query {
+    Query { expr: expr.into(), url: Some(url.into()), timeout_seconds: 20, ..Query::default() }
+}
+
+/// `query` in assert style.
+pub(crate) fn assertion(query: Query) -> Query {
+    Query { success_when: SuccessWhen::Data, ..query }
+}
+
+/// Fails unless the answer is the right one and its sentence has these words.
+#[track_caller]
+pub(crate) fn judge(answer: &Answer, want: Want, words: &str) {
+    let record = &answer.record;
+    let found = match &answer.problem {
+        Some(problem) => Problem(problem.reason),
+        None if record.passed => Pass(record.verdict),
+        None => Fail(record.verdict),
+    };
+    assert_eq!(found, want, "{}", record.message);
+    assert!(record.message.contains(words), "{:?} is not in: {}", words, record.message);
+    assert!(!record.passed || record.verdict != Error, "an Error never passes");
+    assert!(record.message.len() <= 512 && record.series.len() <= 3, "{record:?}");
+    assert!(!format!("{answer:?}").contains(credentials::CANARY), "a credential shows: {answer:?}");
+}
