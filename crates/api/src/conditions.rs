@@ -102,6 +102,10 @@ pub enum Reason {
     PartitionDrift,
     /// A person allowed a partition with the break-glass annotation.
     PartitionAllowed,
+    /// The status was edited by hand; what it says is not believed and the pods are checked anew.
+    StatusEdited,
+    /// The retry annotation was set while nothing had failed.
+    NothingToRetry,
     /// Pods were started on an unapproved revision.
     PodsSlipped,
     /// The StatefulSet controller has not yet seen the latest change.

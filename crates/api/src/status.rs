@@ -68,9 +68,15 @@ pub struct PhasedRolloutStatus {
     /// True while no pod was ever healthy, so that broken pods are let through without the gate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_healthy: bool,
+    /// Since when broken pods of a failed revision that is the current one were made anew on it; younger ones are left to a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remade_since: Option<Timestamp>,
     /// The value of `sts.plus/retry` that was honoured last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
+    /// Digest of what decisions rest on. A status that was edited by hand does not match it, and is not believed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
     /// The last 5 verdicts, newest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5))]
@@ -79,6 +85,44 @@ pub struct PhasedRolloutStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Conditions,
+}
+
+impl PhasedRolloutStatus {
+    /// True if nobody but the operator wrote what decisions rest on. A status that was never written is nobody's.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        self.seal.as_deref() == Some(self.digest().as_str()) || *self == Self::default()
+    }
+
+    /// Writes the seal for what the status says now.
+    pub fn put_seal(&mut self) {
+        self.seal = Some(self.digest());
+    }
+
+    /// 16 hexadecimal digits over what says which pods may move: FNV-1a, 64 bits. It finds out what was written by hand or restored
+    /// in parts; it is no protection against somebody who reads this.
+    fn digest(&self) -> String {
+        let rests_on = serde_json::json!([
+            self.target_uid,
+            self.target_revision,
+            self.previous_revision,
+            self.verified_revision,
+            self.rejected_revisions,
+            self.partition,
+            self.start_time,
+            self.completion_time,
+            self.current,
+            self.passed,
+            self.never_healthy,
+            self.remade_since,
+            self.retry,
+        ]);
+        let hash = rests_on
+            .to_string()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        format!("{hash:016x}")
+    }
 }
 
 /// The API server must not fill in a status: what is missing there has not been observed.

@@ -7,7 +7,8 @@ mod rollout;
 pub mod units;
 
 pub use observed::{
-    CheckKey, ConfigProblem, HoldState, Observed, PodView, Problem, Rival, RolloutView, SetView, Strategy, Target, Try,
+    CheckKey, ConfigProblem, HoldState, Observed, PodView, Problem, RefusedPod, Rival, RolloutView, SetView, Strategy,
+    Target, Try,
 };
 pub use plan::{Action, CheckRequest, Event, EventTarget, NewPartition, Plan, Severity};
 pub use rollout::decide;

@@ -108,6 +108,21 @@ pub struct SetView {
     pub controller: Option<(String, String)>,
     /// The field manager that wrote the partition last and is not ours, from managedFields.
     pub partition_manager: Option<String>,
+    /// Why its controller could not make pods, newest first.
+    pub refused_pods: Vec<RefusedPod>,
+}
+
+/// A pod that could not be created, from an event of the StatefulSet controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedPod {
+    /// Name of the pod.
+    pub name: String,
+    /// When that was first so.
+    pub since: Timestamp,
+    /// When that was last so.
+    pub last: Timestamp,
+    /// What the API server said.
+    pub message: String,
 }
 
 /// `spec.updateStrategy.type` of a StatefulSet.

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use sts_plus_decide::Strategy;
+use sts_plus_decide::{RefusedPod, Strategy};
 
 use crate::{
     tale::{Deed, Who},
-    world::{Pod, Set, SetStatus, World, template_of},
+    world::{Pod, Set, SetStatus, World, stamp, template_of},
 };
 
 /// The update section by version and feature gate (B9).
@@ -32,6 +32,9 @@ enum Walk {
 impl World {
     /// One sync of the set `name`. True if anything changed.
     pub fn sync(&mut self, name: &str) -> bool {
+        if self.controller_down {
+            return false;
+        }
         let Some(mut set) = self.sets.remove(name) else { return false };
         let before = (set.pods.clone(), set.status.clone(), set.revisions.len());
         let mut status = self.revisions(&mut set);
@@ -76,6 +79,10 @@ impl World {
         for ordinal in set.ordinals() {
             match set.pods.get(&ordinal) {
                 None => {
+                    if !self.is_granted(set, ordinal) {
+                        // An error ends the sync.
+                        return Walk::Waits;
+                    }
                     self.create(set, status, ordinal);
                     if monotonic {
                         return Walk::Waits;
@@ -86,6 +93,19 @@ impl World {
             }
         }
         self.shrink(set, monotonic)
+    }
+
+    /// The quota of pods; the controller says in an event that it is used up.
+    fn is_granted(&self, set: &mut Set, ordinal: i32) -> bool {
+        let name = set.pod_name(ordinal);
+        let before = set.refused.iter().position(|refused| refused.name == name).map(|at| set.refused.remove(at));
+        if self.quota.is_none_or(|most| set.pods.len() < most) {
+            return true;
+        }
+        let since = before.map_or(stamp(self.now), |refused| refused.since);
+        let message = format!("pods \"{name}\" is forbidden: exceeded quota: few");
+        set.refused.insert(0, RefusedPod { name, since, last: stamp(self.now), message });
+        false
     }
 
     fn shrink(&mut self, set: &mut Set, monotonic: bool) -> Walk {

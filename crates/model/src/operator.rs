@@ -250,6 +250,7 @@ impl World {
             return;
         }
         after.generation += 1;
+        after.changed = self.now;
         after.writer = None;
         let (set, from, to) = (after.name.clone(), before.partition, after.partition);
         self.tell(Deed::Partition { set, from, to, who: Who::Operator });
@@ -295,7 +296,8 @@ fn set_view(set: &Set) -> SetView {
         update_revision: set.status.update.clone(),
         controller: None,
         partition_manager: set.writer.clone(),
-        changed: None,
+        changed: Some(stamp(set.changed)),
+        refused_pods: set.refused.clone(),
     }
 }
 

@@ -268,9 +268,7 @@ impl World {
             );
         }
         self.ledger.breaches.extend(breaches);
-        if completes || observed.rollout.status.previous_revision != status.previous_revision {
-            self.ledger.book(&target).good.clone_from(&status.previous_revision);
-        }
+        self.ledger.book(&target).good.clone_from(&status.previous_revision);
     }
 }
 

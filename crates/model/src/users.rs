@@ -32,6 +32,7 @@ impl World {
         }
         if spec(&after) != spec(&before) {
             after.generation += 1;
+            after.changed = self.now;
         }
         self.allow_break_glass(&before, &after);
         self.sets.insert(name.to_owned(), after);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use sts_plus_api::{Check, PhasedRolloutSpec, PhasedRolloutStatus, Query};
-use sts_plus_decide::{Observed, Strategy};
+use sts_plus_decide::{Observed, RefusedPod, Strategy};
 
 use crate::{
     native::Loop,
@@ -20,6 +20,7 @@ pub const ROLLOUT: &str = "gate";
 
 /// A whole cluster.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own that a test throws")]
 pub struct World {
     /// Seconds since the beginning.
     pub now: i64,
@@ -37,6 +38,10 @@ pub struct World {
     pub rollouts: BTreeMap<String, Rollout>,
     /// How pods and metrics of a template behave; the default for those that are not named.
     pub releases: BTreeMap<u32, Release>,
+    /// True if the StatefulSet controller does nothing.
+    pub controller_down: bool,
+    /// A resource quota: so many pods of a set, and no more, can be made.
+    pub quota: Option<usize>,
     /// True if Prometheus answers nothing.
     pub prometheus_down: bool,
     /// Seconds from the deletion of a pod to its end.
@@ -107,6 +112,10 @@ pub struct Set {
     pub pods: BTreeMap<i32, Pod>,
     /// Who wrote the partition last, if it was not the operator.
     pub writer: Option<String>,
+    /// When its spec was written last.
+    pub changed: i64,
+    /// Pods that could not be made.
+    pub refused: Vec<RefusedPod>,
 }
 
 /// What the StatefulSet controller writes.
@@ -203,6 +212,8 @@ impl World {
             orphans: BTreeMap::new(),
             rollouts: BTreeMap::new(),
             releases: BTreeMap::new(),
+            controller_down: false,
+            quota: None,
             prometheus_down: false,
             grace: 1,
             tale: Tale::default(),
@@ -229,6 +240,8 @@ impl World {
             revisions: BTreeSet::new(),
             pods: self.orphans.remove(name).unwrap_or_default(),
             writer: None,
+            changed: self.now,
+            refused: Vec::new(),
         };
         let set = self.admit_birth(set);
         self.sets.insert(name.to_owned(), set);

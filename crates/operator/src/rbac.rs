@@ -67,6 +67,7 @@ fn cluster_role() -> Value {
             rule("apps", &["statefulsets"], &["get", "list", "watch", "patch"]),
             rule("", &["pods"], &["list", "watch", "delete"]),
             rule("", &["secrets"], &["get"]),
+            rule("", &["events"], &["list", "watch"]),
             rule("events.k8s.io", &["events"], &["create"]),
             named_rule(
                 "admissionregistration.k8s.io",

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sts_plus_api::{Phase, PhasedRolloutStatus, Reason, names};
 
 use super::{
-    facts::Facts,
+    facts::{Facts, later},
     failure, memory,
     report::{self, Motion, Stand},
 };
@@ -15,12 +15,16 @@ use crate::{
 };
 
 const NOTE_BYTES: usize = 1000;
+/// How long an awaited pod may come and go before that is told: most are back sooner, and a step costs few writes then.
+const QUIET: SignedDuration = SignedDuration::from_secs(10);
 
 /// A plan in the making.
 pub(crate) struct Draft<'a> {
     pub(crate) observed: &'a Observed,
     pub(crate) now: Timestamp,
     pub(crate) status: PhasedRolloutStatus,
+    /// True if somebody else wrote what decisions rest on: nothing of it is believed.
+    pub(crate) is_edited: bool,
     actions: Vec<Action>,
     events: Vec<Event>,
     wake: Option<Timestamp>,
@@ -28,14 +32,12 @@ pub(crate) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(observed: &'a Observed, now: Timestamp) -> Self {
-        Self {
-            observed,
-            now,
-            status: observed.rollout.status.clone(),
-            actions: Vec::new(),
-            events: Vec::new(),
-            wake: None,
+        let mut status = observed.rollout.status.clone();
+        let is_edited = !status.is_sealed();
+        if is_edited {
+            memory::distrust(&mut status);
         }
+        Self { observed, now, status, is_edited, actions: Vec::new(), events: Vec::new(), wake: None }
     }
 
     pub(crate) fn name(&self) -> &'a str {
@@ -114,6 +116,7 @@ impl<'a> Draft<'a> {
         self.status.current = None;
         self.tell_transition(stand);
         report::write(&mut self.status, self.observed, None, stand, self.now);
+        self.status.put_seal();
         self.into_plan(None)
     }
 
@@ -136,11 +139,13 @@ impl<'a> Draft<'a> {
         let waits_as_before = stand.motion == Motion::Moving
             && stand.phase == before.phase
             && self.same_but_counts(before, stand)
-            && !self.has_actions();
+            && !self.has_actions()
+            && self.is_soon(facts);
         report::write(&mut self.status, self.observed, Some(facts), stand, self.now);
         if waits_as_before {
             keep_counts(&mut self.status, before);
         }
+        self.status.put_seal();
         self.into_plan(None)
     }
 
@@ -167,6 +172,21 @@ impl<'a> Draft<'a> {
             && self.status.target_revision == before.target_revision
             && self.status.replicas == before.replicas
             && before.conditions.iter().any(|c| c.type_ == "Reconciling" && c.reason == stand.reason.to_string())
+    }
+
+    /// True in the first seconds after a step; what is there when they are over is told then. Also while a pod that came in time is only
+    /// to stay Ready for minReadySeconds.
+    fn is_soon(&mut self, facts: &Facts) -> bool {
+        let told = self.observed.rollout.status.ready_replicas;
+        if facts.count_ready() == facts.replicas() && told == facts.replicas() {
+            return true;
+        }
+        let Some(end) = self.status.last_progress_time.map(|step| later(step, QUIET)) else { return false };
+        let is_soon = end > self.now;
+        if is_soon {
+            self.wake_at(end);
+        }
+        is_soon
     }
 
     /// One event when the reason changes to something that a person should know.

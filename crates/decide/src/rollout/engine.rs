@@ -84,7 +84,8 @@ fn claim<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     // What is known from before a set was made anew is worth more than its currentRevision, which is lost then (observed O38).
     let known =
         draft.status.previous_revision.take().filter(|known| facts.carries(known) || facts.off().next().is_none());
-    let is_unproven = known.as_ref().is_some_and(|known| known != facts.wanted);
+    // What nobody can say any more is found out: also pods that are all at the revision are checked.
+    let is_unproven = draft.is_edited || known.as_ref().is_some_and(|known| known != facts.wanted);
     let last_good = known.unwrap_or_else(|| memory::last_good_from_pods(facts).to_owned());
     draft.status.never_healthy = false;
     draft.status.current = None;
@@ -101,6 +102,10 @@ fn claim<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     };
     draft.set_partition(set, facts.wanted, partition);
     draft.wake_now();
+    if draft.is_edited {
+        let what = "the status was edited by hand and is not believed; every pod is checked anew";
+        draft.warn(Reason::StatusEdited, what);
+    }
     let taken = format!("StatefulSet {} is claimed, partition {}", set.name, partition.0);
     if rolled && !is_unproven {
         draft.normal(Reason::Claimed, &taken);
@@ -109,7 +114,7 @@ fn claim<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     let carried = facts.count_wanted();
     let message =
         format!("{taken}; {carried} of {} pods carry the pending revision {}", facts.replicas(), facts.wanted);
-    if carried > 0 {
+    if carried > 0 && !draft.is_edited {
         draft.warn(Reason::PodsSlipped, &format!("{message}; they are checked before anything else moves"));
     }
     announce(&mut draft, facts);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    PodView, SetView,
+    PodView, RefusedPod, SetView,
     units::{Ordinal, Partition, PodIndex},
 };
 
@@ -142,7 +142,8 @@ impl<'a> Facts<'a> {
             .or_else(|| unavailable.map(|(_, pod)| Obstacle::Unavailable(pod)))
     }
 
-    fn missing(&self) -> Option<PodIndex> {
+    /// The lowest index that has no pod.
+    pub(crate) fn missing(&self) -> Option<PodIndex> {
         if i32::try_from(self.pods.len()).is_ok_and(|count| count == self.set.replicas) {
             return None;
         }
@@ -200,13 +201,28 @@ impl Obstacle<'_> {
         match self {
             Self::Broken(pod) => describe_broken(pod),
             Self::Terminating(pod) => format!("{} is terminating", pod.name),
-            Self::Missing(index) => format!("{} does not exist yet", facts.pod_name(*index)),
+            Self::Missing(index) => describe_missing(facts, &facts.pod_name(*index)),
             Self::Unavailable(pod) if pod.ready => {
                 format!("{} is Ready but not yet available (minReadySeconds {})", pod.name, facts.set.min_ready_seconds)
             }
-            Self::Unavailable(pod) => format!("{} is not Ready", pod.name),
+            Self::Unavailable(pod) => {
+                format!("{} is not Ready since {}", pod.name, super::report::clock(unready_since(pod)))
+            }
         }
     }
+}
+
+/// Why the controller cannot make a pod, if it said so.
+fn describe_missing(facts: &Facts, pod: &str) -> String {
+    // What was said before the set was changed last is about another pod of this name.
+    let changed = facts.set.changed.unwrap_or(Timestamp::MIN);
+    let is_it = |refused: &&RefusedPod| refused.name == pod && refused.last >= changed;
+    let Some(refused) = facts.set.refused_pods.iter().find(is_it) else {
+        return format!("{pod} does not exist yet");
+    };
+    let reason = if refused.message.contains("exceeded quota") { "QuotaExceeded" } else { "FailedCreate" };
+    let since = super::report::clock(refused.since.max(changed));
+    format!("{pod} cannot be created since {since} ({reason}: {})", refused.message)
 }
 
 /// Pod, container, reason, and since when.

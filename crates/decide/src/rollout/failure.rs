@@ -7,13 +7,16 @@ use super::{
     draft::Draft,
     facts::{Facts, later},
     gate, memory,
-    report::{Motion, Stand, clock},
+    report::{self, Motion, Stand, clock},
     step,
 };
 use crate::{
     Action, EventTarget, HoldState, Plan, PodView, Severity,
     units::{Partition, PodIndex},
 };
+
+/// How much of a retry token is shown.
+const RETRY_BYTES: usize = 64;
 
 /// maxTries was used up, or a rolled pod was broken for as long.
 pub(crate) fn fail<'a>(
@@ -56,7 +59,7 @@ fn policy(draft: &Draft, facts: &Facts, current: &Current) -> OnFailure {
     match wanted {
         OnFailure::Rollback if !can_go_back => OnFailure::Hold,
         // Checks may be ignored, pods may not: one pod per step, and complete only when all are there.
-        OnFailure::Proceed if facts.in_flight().is_some() => OnFailure::Hold,
+        OnFailure::Proceed if facts.in_flight().is_some() || facts.missing().is_some() => OnFailure::Hold,
         OnFailure::Proceed if current.step == Step::Final && facts.obstacle(&[]).is_some() => OnFailure::Hold,
         other => other,
     }
@@ -65,7 +68,10 @@ fn policy(draft: &Draft, facts: &Facts, current: &Current) -> OnFailure {
 /// While stalled the partition is the full hold, so that a scale-up starts pods on the current revision. A pod on its way is
 /// waited for: under the hold it would come back at the old revision.
 pub(crate) fn hold_while_stalled(draft: &mut Draft, facts: &Facts, stand: &Stand) {
-    let may_hold = !facts.has_flipped() && facts.in_flight().is_none() && !memory::is_settled(&draft.status);
+    // What is open for a rejected revision a person has opened.
+    let allowed = is_rejected(draft, facts) && facts.being_replaced().is_some();
+    let on_its_way = allowed || facts.in_flight().is_some();
+    let may_hold = !facts.has_flipped() && !on_its_way && !memory::is_settled(&draft.status);
     if stand.motion == Motion::Stalled && may_hold && facts.partition() != Partition::HOLD && !draft.has_actions() {
         draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
     }
@@ -91,7 +97,7 @@ pub(crate) fn may_clear(draft: &Draft, current: &Current) -> bool {
 pub(crate) fn stand(draft: &Draft, current: &Current, due: jiff::Timestamp) -> Stand {
     let check = &draft.observed.rollout.spec.check;
     let goes_on = if check.on_failure == OnFailure::Pause {
-        format!("it continues with the annotation {} or a new revision", names::RETRY)
+        format!("it continues with {} or a new revision", retry_words(draft))
     } else {
         format!("{} of {} consecutive passes to continue", current.consecutive_passes, check.success_threshold)
     };
@@ -125,35 +131,65 @@ pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
         return;
     }
     draft.status.retry = given.cloned();
-    if given.is_none() {
-        return;
-    }
-    let rejected = draft.status.rejected_revisions.iter().any(|revision| revision == facts.wanted);
+    let Some(given) = given else { return };
+    let rejected = is_rejected(draft, facts);
     draft.status.rejected_revisions.retain(|revision| revision != facts.wanted);
     if rejected || draft.status.current.as_ref().is_some_and(|current| current.failed) {
         draft.status.current = None;
         draft.status.last_progress_time = Some(draft.now);
         draft.normal(Reason::RolloutStarted, &format!("{} was set: {} is tried again", names::RETRY, facts.wanted));
+    } else {
+        // It allows nothing in advance, and whoever set it hears that.
+        let note = format!(
+            "{}: {} was set while nothing had failed; a later failure is tried again for another value",
+            names::RETRY,
+            report::cut(given, RETRY_BYTES)
+        );
+        draft.normal(Reason::NothingToRetry, &note);
+    }
+}
+
+/// `the annotation sts.plus/retry`, and which value of it has been used up.
+fn retry_words(draft: &Draft) -> String {
+    match &draft.status.retry {
+        Some(used) => {
+            format!("the annotation {} (with another value than {})", names::RETRY, report::cut(used, RETRY_BYTES))
+        }
+        None => format!("the annotation {}", names::RETRY),
     }
 }
 
 /// A rejected revision is held until a person retries it. This stands before any repair.
 pub(crate) fn rejected(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
-    let is_rejected = draft.status.rejected_revisions.iter().any(|revision| revision == facts.wanted);
-    if !is_rejected || is_rolling_back(draft) {
+    if !is_rejected(draft, facts) || is_rolling_back(draft) {
         return None;
     }
     draft.status.current = None;
-    Some(rejected_stand(facts))
+    Some(rejected_stand(draft, facts))
 }
 
-fn rejected_stand(facts: &Facts) -> Stand {
+/// Rolled back only if that is what happened: pods went back and all of them are there. A rejected revision that is merely written
+/// again, or that a person let some pods have, is held.
+fn rejected_stand(draft: &Draft, facts: &Facts) -> Stand {
+    let last_good = draft.last_good(facts);
+    let before = draft.observed.rollout.status.phase;
+    let went_back = matches!(before, Phase::RollingBack | Phase::RolledBack);
+    let all_back = facts.pods().all(|(_, pod)| pod.revision.as_deref() == Some(&last_good));
+    let (phase, pods) = if went_back && all_back {
+        (Phase::RolledBack, format!("all pods are back on {last_good}"))
+    } else {
+        (Phase::Held, format!("{} of {} pods carry it", facts.count_wanted(), facts.replicas()))
+    };
     let message = format!(
-        "{} was rejected and is held; change the template, or set the annotation {} on the PhasedRollout to try it again",
+        "{} was rejected and is held; {pods}; change the template, or set {} on the PhasedRollout to try it again",
         facts.wanted,
-        names::RETRY
+        retry_words(draft)
     );
-    Stand::new(Motion::Stalled, Phase::RolledBack, Reason::RevisionRejected, message)
+    Stand::new(Motion::Stalled, phase, Reason::RevisionRejected, message)
+}
+
+fn is_rejected(draft: &Draft, facts: &Facts) -> bool {
+    draft.status.rejected_revisions.iter().any(|revision| revision == facts.wanted)
 }
 
 /// True while pods go back.
@@ -227,7 +263,8 @@ fn rolled_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, last_good: &str) -> 
         format!("all pods of StatefulSet {} are back on {last_good}; {} is rejected", facts.set.name, facts.wanted);
     draft.normal(Reason::RolledBack, &note);
     draft.tell(EventTarget::Set, Severity::Normal, Reason::RolledBack, &note);
-    draft.finish(facts, &rejected_stand(facts))
+    let stand = rejected_stand(&draft, facts);
+    draft.finish(facts, &stand)
 }
 
 /// No progress within progressDeadlineSeconds: told, and held for a scale-up. Checks go on, and the next progress clears it.

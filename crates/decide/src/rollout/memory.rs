@@ -18,6 +18,16 @@ pub(crate) fn is_settled(status: &PhasedRolloutStatus) -> bool {
     status.target_revision.is_some() && (status.completion_time.is_some() || status.start_time.is_none())
 }
 
+/// Forgets what a hand may have written: what would let a pod move. What keeps pods from moving (rejected revisions) stays.
+pub(crate) fn distrust(status: &mut PhasedRolloutStatus) {
+    (status.target_revision, status.previous_revision, status.verified_revision) = (None, None, None);
+    (status.start_time, status.completion_time, status.current) = (None, None, None);
+    status.passed.clear();
+    status.never_healthy = false;
+    status.remade_since = None;
+    status.rejected_revisions.truncate(KEPT_REJECTIONS);
+}
+
 /// Forgets everything that belongs to another StatefulSet. One that was made anew under the same name (deleted with orphan) keeps
 /// what is known of revisions: names of revisions are made from their content.
 pub(crate) fn bind(status: &mut PhasedRolloutStatus, set: &SetView) {
@@ -48,8 +58,8 @@ pub(crate) fn last_good_from_pods<'a>(facts: &Facts<'a>) -> &'a str {
     let current = facts.set.current_revision.as_deref();
     let carried = current.filter(|current| *current != facts.wanted && facts.carries(current));
     let found = carried.or_else(|| facts.most_common_revision_off());
-    // Without pods: what the controller will make below the hold.
-    let to_be = current.filter(|_| facts.pods().next().is_none());
+    // Without such pods: what the controller will make below the hold.
+    let to_be = current.filter(|_| facts.off().next().is_none());
     found.or(to_be).unwrap_or(facts.wanted)
 }
 
@@ -61,6 +71,7 @@ pub(crate) fn begin(status: &mut PhasedRolloutStatus, wanted: &str, now: Timesta
     status.completion_time = None;
     status.current = None;
     status.never_healthy = false;
+    status.remade_since = None;
     status.checks.clear();
 }
 
@@ -73,6 +84,7 @@ pub(crate) fn settle_unchecked(status: &mut PhasedRolloutStatus, wanted: &str) {
     status.last_progress_time = None;
     status.current = None;
     status.never_healthy = false;
+    status.remade_since = None;
     status.checks.clear();
 }
 
@@ -87,6 +99,7 @@ pub(crate) fn complete(status: &mut PhasedRolloutStatus, wanted: &str, verified:
     status.last_progress_time = Some(now);
     status.current = None;
     status.never_healthy = false;
+    status.remade_since = None;
 }
 
 /// Notes that the pods of a revision from `index` up have passed a cycle.

@@ -150,10 +150,11 @@ impl<'f, 'a> Repair<'f, 'a> {
         self.facts.set.current_revision.as_deref() == Some(&self.last_good)
     }
 
-    /// Nothing is opened: candidates come back at the current revision, which must be the last good or the wanted one.
+    /// Nothing is opened: candidates come back at the current revision, which is the last good or the wanted one. If it is neither,
+    /// only a broken one is made anew, once: it was off the last good revision before and is so after (ADR 0009).
     fn replace_under_hold(&self, draft: &mut Draft) -> Option<Stand> {
         if !self.comes_back_good() && !self.facts.has_flipped() {
-            return None;
+            return self.make_anew_once(draft);
         }
         if self.facts.partition() != Partition::HOLD {
             self.remember(draft);
@@ -166,6 +167,24 @@ impl<'f, 'a> Repair<'f, 'a> {
             Some(pod) if !self.is_one_leaving() => self.delete(draft, pod),
             _ => self.wait(draft),
         })
+    }
+
+    /// The current revision is a failed one that all pods carried once, so a pod of it can start. One that does not is left to a person.
+    fn make_anew_once(&self, draft: &mut Draft) -> Option<Stand> {
+        // Creation times have whole seconds.
+        let since = draft.status.remade_since.map_or(i64::MAX, jiff::Timestamp::as_second);
+        let is_next = |pod: &&PodView| self.facts.is_broken(pod) && pod.created.as_second() < since;
+        let next = self.candidates.iter().filter_map(|index| self.pod(*index)).find(is_next)?;
+        if self.facts.partition() != Partition::HOLD {
+            self.remember(draft);
+            draft.set_partition(self.facts.set, self.facts.wanted, Partition::HOLD);
+            return Some(repairing("held; a broken pod comes back at the current revision".to_owned()));
+        }
+        if self.is_one_leaving() {
+            return Some(self.wait(draft));
+        }
+        draft.status.remade_since.get_or_insert(draft.now);
+        Some(self.delete(draft, next))
     }
 
     /// `OrderedReady` never replaces a broken pod by itself: open down to the lowest candidate, then delete the broken ones.

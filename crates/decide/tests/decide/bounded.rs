@@ -50,6 +50,7 @@ fn rolling() -> Observed {
         controller: None,
         partition_manager: None,
         changed: None,
+        refused_pods: Vec::new(),
     }));
     observed.pods = (0..3).map(pod).collect();
     (observed.rivals, observed.former_targets, observed.config) = (Vec::new(), Vec::new(), Vec::new());
@@ -89,6 +90,7 @@ fn rolling() -> Observed {
         }),
         ..PhasedRolloutStatus::default()
     };
+    rollout.status.put_seal();
     observed
 }
 

@@ -127,6 +127,7 @@ prop_compose! {
             controller: controller.map(|kind| (kind, "owner".into())),
             partition_manager: manager,
             changed: None,
+            refused_pods: Vec::new(),
         }
     }
 }
@@ -193,10 +194,10 @@ prop_compose! {
             Phase::RollingBack, Phase::RolledBack, Phase::Completed, Phase::Blocked]),
         uid in of(select(vec!["web-uid", "db-uid", "gone"])), revisions in (of(revision()), of(revision()), of(revision())),
         rejected in vec(revision(), 0..12), counts in (number(), number(), number()), partition in of(number()),
-        times in (of(time()), of(time()), of(time())), current in of(current()), passed in of((revision(), number())),
-        never_healthy in any::<bool>(), retry in of(word()), checks in vec(checked(), 0..7), conditions in conditions(),
+        times in (of(time()), of(time()), of(time()), of(time())), current in of(current()), passed in of((revision(), number())),
+        never_healthy in any::<bool>(), is_sealed in prop::bool::weighted(0.8), retry in of(word()), checks in vec(checked(), 0..7), conditions in conditions(),
     ) -> PhasedRolloutStatus {
-        PhasedRolloutStatus {
+        let mut status = PhasedRolloutStatus {
             observed_generation: None,
             phase,
             message: String::new(),
@@ -217,10 +218,16 @@ prop_compose! {
             current,
             passed: passed.map(|(revision, index)| Passed { revision, index }).into_iter().collect(),
             never_healthy,
+            remade_since: times.3,
             retry,
+            seal: None,
             checks,
             conditions,
+        };
+        if is_sealed {
+            status.put_seal();
         }
+        status
     }
 }
 

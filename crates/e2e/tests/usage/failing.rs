@@ -91,11 +91,11 @@ async fn a_pod_that_a_quota_keeps_out_counts_as_unavailable() {
     scene.kubectl_ok(&counted, "").await;
     scene.release("app:2").await;
     scene.until("the step", |world| world.partition() == Some(2) && !world.pods.contains_key("web-2")).await;
-    // Pause and back: a sign that the operator has looked at the pods as they are.
-    scene.configure(&json!({ "paused": true })).await;
-    scene.until("paused", |world| world.is(Phase::Paused)).await;
-    scene.configure(&json!({ "paused": false })).await;
-    let missing = scene.until("it is told", |world| world.status().message.contains("web-2 does not exist yet")).await;
+    let missing = scene.until("it is told", |world| world.status().message.contains("QuotaExceeded")).await;
+    let told = missing.status();
+    assert!(told.message.contains("web-2 cannot be created since 20"), "{}", told.message);
+    assert!(told.message.contains("exceeded quota: few"), "{}", told.message);
+    assert_eq!((told.ready_replicas, told.updated_replicas), (2, 0), "as it is");
     assert!(missing.is(Phase::Rolling) && missing.partition() == Some(2), "the next pod waits");
     scene.kubectl_ok(&["delete", "resourcequota", "few"], "").await;
     // The controller retries with growing pauses; a change of the set makes it look at once.

@@ -121,8 +121,10 @@ fn a_time_from_another_clock_is_not_waited_for() {
     template(&mut world, 2);
     until_checked(&mut world, 2);
     let ahead = sts_plus_model::world::stamp(1_000_000);
-    let current = world.rollouts.get_mut(ROLLOUT).unwrap().status.current.as_mut().unwrap();
+    let status = &mut world.rollouts.get_mut(ROLLOUT).unwrap().status;
+    let current = status.current.as_mut().unwrap();
     (current.since, current.next_check_time) = (Some(ahead), Some(ahead));
+    status.put_seal();
     world.run(300, |world| phase(world) == Phase::Completed);
     completed(&mut world, 2);
 }
@@ -168,4 +170,72 @@ fn a_pod_that_comes_and_goes_fails() {
         }
     }
     panic!("it never failed: {}\n{}", status(&world).message, world.tale.long_story());
+}
+
+/// What a hand writes into the status, wherever it would open something if it were believed.
+type Edit = fn(&mut PhasedRolloutStatus);
+
+const EDITS: [(&str, Edit); 7] = [
+    ("the failed revision is the last good one", |status| status.previous_revision = status.target_revision.clone()),
+    ("all checks have passed", |status| {
+        let current = status.current.as_mut().unwrap();
+        (current.consecutive_passes, current.failed, current.tries) = (99, false, 0);
+    }),
+    ("never healthy", |status| status.never_healthy = true),
+    ("complete", |status| (status.completion_time, status.current) = (status.start_time, None)),
+    ("its pods have passed", |status| {
+        let revision = status.target_revision.clone().unwrap();
+        status.passed = vec![sts_plus_api::Passed { revision, index: 0 }];
+    }),
+    ("about another revision", |status| status.target_revision = status.previous_revision.clone()),
+    ("nothing", |status| *status = PhasedRolloutStatus { seal: status.seal.clone(), ..PhasedRolloutStatus::default() }),
+];
+
+/// No pod moves for a status that was edited by hand, and the repair of what went wrong goes on as before.
+#[test]
+fn a_status_edited_by_hand_opens_nothing() {
+    for (what, edit) in EDITS {
+        println!("--- {what}");
+        failed_on_the_first_pod(|mut world| {
+            edit(&mut world.rollouts.get_mut(ROLLOUT).unwrap().status);
+            world.restart_operator();
+            world.run(LONG, |_| false);
+            lawful(&world);
+            assert_eq!(set(&world).layout(), "0:1 1:1 2:2", "{what}: {}", world.tale.long_story());
+            assert_eq!(phase(&world), Phase::Failed, "{what}: {}", world.tale.long_story());
+            assert_eq!(events(&world, "StatusEdited"), 1, "{what}");
+            assert_eq!(status(&world).previous_revision.as_deref(), Some("web-r1"));
+            template(&mut world, 3);
+            completed(&mut world, 3);
+        });
+    }
+}
+
+/// At rest it moves nothing either: the pods are checked again where they are.
+#[test]
+fn a_status_edited_at_rest_is_checked_again() {
+    let mut world = world(GOOD);
+    let before = uids(&world);
+    world.rollouts.get_mut(ROLLOUT).unwrap().status.previous_revision = Some("web-r9".to_owned());
+    world.restart_operator();
+    completed(&mut world, 1);
+    assert_eq!(uids(&world), before);
+    assert!(count(&world, |deed| matches!(deed, Deed::Checked(..))) > 0, "{}", world.tale.long_story());
+}
+
+/// What is for people only may be edited: it is written over, and nothing starts anew.
+#[test]
+fn an_edited_message_is_written_over() {
+    failed_on_the_first_pod(|mut world| {
+        let status = &mut world.rollouts.get_mut(ROLLOUT).unwrap().status;
+        (status.message, status.phase, status.updated_replicas) = ("all is well".to_owned(), Phase::Completed, 3);
+        world.restart_operator();
+        world.run(LONG, |_| false);
+        assert_eq!((phase(&world), status_words(&world)), (Phase::Failed, false), "{}", world.tale.long_story());
+        assert_eq!(events(&world, "StatusEdited"), 0);
+    });
+}
+
+fn status_words(world: &World) -> bool {
+    status(world).message.contains("all is well")
 }

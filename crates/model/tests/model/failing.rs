@@ -284,3 +284,98 @@ fn an_interruption_and_an_outage_are_no_failure() {
     world.prometheus_down = false;
     completed(&mut world, 2);
 }
+
+/// A quota keeps the pod of the step out. The first seconds are quiet; then the status says what is there and why, once, and nothing is
+/// written while nothing changes.
+#[test]
+fn a_pod_that_cannot_be_made_is_told_with_the_reason() {
+    everywhere(GOOD, |start| {
+        let mut world = with(start, |spec| spec.check.preflight = false);
+        world.quota = Some(2);
+        template(&mut world, 2);
+        until(&mut world, |world| set(world).pods.len() == 2);
+        world.pass(8);
+        assert_eq!(status(&world).updated, "0/3", "quiet at first: {}", world.tale.long_story());
+        world.pass(5);
+        let told = status(&world).clone();
+        assert!(told.message.contains("web-2 cannot be created since"), "{}", told.message);
+        assert!(
+            told.message.contains("QuotaExceeded: pods \"web-2\" is forbidden: exceeded quota: few"),
+            "{}",
+            told.message
+        );
+        assert_eq!((told.ready_replicas, phase(&world), reason(&world).as_str()), (2, Phase::Rolling, "PodRolling"));
+        let lines = world.tale.lines().count();
+        world.pass(LONG);
+        assert_eq!(world.tale.lines().count(), lines, "{}", world.tale.long_story());
+        world.quota = None;
+        world.sync(SET);
+        completed(&mut world, 2);
+    });
+}
+
+/// What is seen while a pod is awaited is told as well when there is no word of the controller: it is away for long.
+#[test]
+fn counts_and_sentence_follow_a_pod_that_is_awaited_for_long() {
+    everywhere(SILENT, |mut world| {
+        template(&mut world, 2);
+        until(&mut world, |world| set(world).pods.get(&2).is_some_and(|pod| pod.revision == "web-r2"));
+        world.pass(12);
+        let told = status(&world).clone();
+        assert_eq!((told.updated.as_str(), told.ready_replicas), ("1/3", 2), "{}", world.tale.long_story());
+        assert!(told.message.contains("web-2 is not Ready since "), "{}", told.message);
+    });
+}
+
+/// The StatefulSet controller says nothing for a second: that is told, and not sooner.
+#[test]
+fn a_silent_controller_is_told_after_a_second() {
+    let mut world = world(GOOD);
+    world.controller_down = true;
+    template(&mut world, 2);
+    world.pass(0);
+    assert_eq!(reason(&world), "AtRest", "{}", world.tale.long_story());
+    world.pass(1);
+    assert_eq!(reason(&world), "AwaitingController", "{}", world.tale.long_story());
+    assert!(condition(&world, "Reconciling") && !condition(&world, "Ready") && !condition(&world, "RolledOut"));
+    world.controller_down = false;
+    completed(&mut world, 2);
+}
+
+/// Stalled because the checks cannot be used (a Secret is gone): the full hold, so that a scale-up starts pods on the current revision.
+#[test]
+fn checks_that_cannot_be_used_hold_a_scale_up() {
+    everywhere(GOOD, |mut world| {
+        template(&mut world, 2);
+        until_checked(&mut world, 2);
+        assert_eq!(set(&world).partition, Some(2));
+        world.rollouts.get_mut(ROLLOUT).unwrap().misconfigured = true;
+        world.pass(30);
+        assert!(condition(&world, "Stalled"));
+        assert_eq!(set(&world).partition, Some(HOLD), "{}", world.tale.long_story());
+        world.scale(SET, 4);
+        world.pass(30);
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:2 3:1", "{}", world.tale.long_story());
+        world.rollouts.get_mut(ROLLOUT).unwrap().misconfigured = false;
+        completed(&mut world, 2);
+    });
+}
+
+/// A rejected revision that is written again was not rolled back now: it is held, and the phase says so.
+#[test]
+fn a_rejected_revision_written_again_is_held_and_not_rolled_back() {
+    everywhere(failing_at(1), |world| {
+        let mut world = on_failure(world, OnFailure::Rollback);
+        template(&mut world, 2);
+        settle(&mut world);
+        assert_eq!((phase(&world), reason(&world).as_str()), (Phase::RolledBack, "RevisionRejected"));
+        assert!(status(&world).message.contains("all pods are back on web-r1"), "{}", status(&world).message);
+        template(&mut world, 3);
+        completed(&mut world, 3);
+        template(&mut world, 2);
+        settle(&mut world);
+        assert_eq!((phase(&world), reason(&world).as_str()), (Phase::Held, "RevisionRejected"));
+        assert!(status(&world).message.contains("0 of 3 pods carry it"), "{}", status(&world).message);
+        still(&mut world);
+    });
+}

@@ -338,3 +338,47 @@ fn only_one_pod_at_a_time() {
     assert_eq!(worst, 1);
     assert_eq!(count(&world, |deed| matches!(deed, Deed::Deleted(Who::User | Who::Operator, _))), 0);
 }
+
+/// A retry that was set before anything failed is no permission for later, and whoever set it is told.
+#[test]
+fn a_retry_in_advance_allows_nothing_and_is_told() {
+    let failing = Release { metric: Metric::FailAt(2), ..GOOD };
+    let mut world = with(world(failing), |spec| {
+        (spec.check.preflight, spec.check.on_failure) = (false, sts_plus_api::OnFailure::Pause);
+    });
+    world.annotate(ROLLOUT, names::RETRY, "early");
+    world.pass(5);
+    assert_eq!(events(&world, "NothingToRetry"), 1);
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    world.releases.insert(2, GOOD);
+    world.pass(100);
+    assert_eq!((phase(&world), set(&world).layout().as_str()), (Phase::Failed, "0:1 1:1 2:2"));
+    assert!(status(&world).message.contains("another value than early"), "{}", status(&world).message);
+    assert_eq!(world.rollouts[ROLLOUT].annotations[names::RETRY], "early", "it is the person's");
+    world.annotate(ROLLOUT, names::RETRY, "now");
+    completed(&mut world, 2);
+    assert_eq!(events(&world, "NothingToRetry"), 1);
+}
+
+/// A person's word during a rollback ends it: the pods that were allowed go to the revision, no other, and it stays rejected.
+#[test]
+fn break_glass_during_a_rollback() {
+    everywhere(Release { metric: Metric::FailAt(1), ..GOOD }, |start| {
+        let mut world = with(start, |spec| {
+            (spec.check.preflight, spec.check.on_failure) = (false, sts_plus_api::OnFailure::Rollback);
+        });
+        template(&mut world, 2);
+        until(&mut world, |world| count(world, |deed| matches!(deed, Deed::Deleted(Who::Operator, _))) == 1);
+        world.break_glass(SET, 1);
+        world.pass(300);
+        lawful(&world);
+        assert_eq!(set(&world).layout(), "0:1 1:2 2:2", "{}", world.tale.long_story());
+        assert_eq!((phase(&world), reason(&world).as_str()), (Phase::Held, "RevisionRejected"));
+        assert_eq!(status(&world).rejected_revisions, ["web-r2"]);
+        still(&mut world);
+        world.releases.insert(2, GOOD);
+        world.annotate(ROLLOUT, names::RETRY, "again");
+        completed(&mut world, 2);
+    });
+}

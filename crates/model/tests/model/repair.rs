@@ -2,7 +2,7 @@
 
 use sts_plus_api::{Phase, StuckPods};
 use sts_plus_model::world::{ROLLOUT, SET};
-use sts_plus_model::{Deed, Loop, Metric, Release, Who, World};
+use sts_plus_model::{Deed, Loop, Metric, Pod, Release, Who, World};
 
 use crate::story::*;
 
@@ -229,20 +229,49 @@ fn a_broken_pod_below_the_partition() {
     });
 }
 
-/// The one case that §4.9 leaves to the gate, and that the gate cannot open while the pod is broken: Parallel, all pods on a failed
-/// revision that is the current one, a revert that has brought back the top pod, and then a fix. The condition names the pod.
+/// Parallel, all pods on a failed revision that is the current one, a revert that has brought back the top pod, and then a fix. Nothing
+/// may be opened (the top pod is on the last good revision), so the broken pod is made anew where it is: once.
 #[test]
-fn a_fix_in_the_middle_of_a_revert_names_the_broken_pod() {
-    let mut world = parallel(Release { metric: Metric::FailAfter, ..GOOD });
-    template(&mut world, 2);
-    until_phase(&mut world, Phase::Failed);
-    world.break_pod(SET, 0);
-    template(&mut world, 1);
-    until(&mut world, |world| set(world).pods.get(&2).is_some_and(|pod| pod.revision == "web-r1" && pod.is_healthy()));
+fn a_fix_in_the_middle_of_a_revert_is_not_locked_out() {
+    for native in LOOPS {
+        let mut world = failed_flipped_and_half_reverted(native);
+        let top = uids(&world)[2];
+        template(&mut world, 3);
+        until(&mut world, |world| set(world).pods.get(&0).is_some_and(Pod::is_healthy));
+        assert_eq!(uids(&world)[2], top, "the pod on the last good revision waits for the gate");
+        completed(&mut world, 3);
+    }
+}
+
+/// The same, and the pod is broken again: it is named, and deleted no second time.
+#[test]
+fn a_pod_that_was_made_anew_in_vain_is_left_to_a_person() {
+    let mut world = failed_flipped_and_half_reverted(Loop::GateOff);
+    world.releases.insert(2, CRASHING);
     template(&mut world, 3);
     settle(&mut world);
     assert_eq!(reason(&world), "BlockedByPod", "{}", world.tale.long_story());
     assert!(status(&world).message.contains("web-0"), "{}", status(&world).message);
-    world.delete_pod(SET, 0);
-    completed(&mut world, 3);
+    let before = count(&world, |deed| matches!(deed, Deed::Deleted(Who::Operator, pod) if pod == "web-0"));
+    world.pass(LONG);
+    world.restart_operator();
+    world.pass(LONG);
+    let after = count(&world, |deed| matches!(deed, Deed::Deleted(Who::Operator, pod) if pod == "web-0"));
+    assert_eq!(after, before, "{}", world.tale.long_story());
+    // Back to the last good template is always open.
+    template(&mut world, 1);
+    completed(&mut world, 1);
+}
+
+fn failed_flipped_and_half_reverted(native: Loop) -> World {
+    let mut world = parallel(Release { metric: Metric::FailAfter, ..GOOD });
+    world.native = native;
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Failed);
+    world.break_pod(SET, 0);
+    template(&mut world, 1);
+    let is_back = |world: &World, pod: i32| set(world).pods.get(&pod).is_some_and(|pod| pod.revision == "web-r1");
+    until(&mut world, |world| is_back(world, 2) && set(world).pods[&2].is_healthy());
+    assert!(!is_back(&world, 0) && set(&world).status.current.as_deref() == Some("web-r2"), "{}", set(&world).layout());
+    world
 }

@@ -193,6 +193,7 @@ mod tests {
             rollouts: rollouts.as_reader(),
             sets: Writer::default().as_reader(),
             pods: Writer::default().as_reader(),
+            refusals: Writer::default().as_reader(),
         };
         let rollout = serde_json::from_value(json!({
             "apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout", "metadata": {"name": "gate", "namespace": "ns"},

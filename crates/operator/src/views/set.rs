@@ -159,6 +159,7 @@ impl SetObject {
             controller,
             partition_manager: self.partition_manager.clone(),
             changed: self.changed,
+            refused_pods: Vec::new(),
         }
     }
 }

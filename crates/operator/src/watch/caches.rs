@@ -10,7 +10,9 @@ use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
 use sts_plus_api::PhasedRollout;
 
-use crate::views::{PodObject, SetObject};
+use sts_plus_decide::RefusedPod;
+
+use crate::views::{PodObject, RefusalObject, SetObject};
 
 /// What is known of one scope without asking.
 pub struct Caches {
@@ -20,6 +22,8 @@ pub struct Caches {
     pub sets: Store<SetObject>,
     /// The pods that StatefulSets control, projected.
     pub pods: Store<PodObject>,
+    /// Events about pods that could not be made. Nothing waits for them.
+    pub refusals: Store<RefusalObject>,
 }
 
 /// True once the first whole list of a store has come.
@@ -57,6 +61,16 @@ impl Caches {
     #[must_use]
     pub fn pods_of(&self, namespace: &str, set_uid: &str) -> Vec<Arc<PodObject>> {
         self.pods.state_filter(|pod| pod.metadata.namespace.as_deref() == Some(namespace) && pod.belongs_to(set_uid))
+    }
+
+    /// The pods that the controller of the StatefulSet with this UID could not make, newest first.
+    #[must_use]
+    pub fn refusals_of(&self, namespace: &str, set_uid: &str) -> Vec<RefusedPod> {
+        let is_its =
+            |event: &RefusalObject| event.metadata.namespace.as_deref() == Some(namespace) && event.is_about(set_uid);
+        let mut pods: Vec<_> = self.refusals.state_filter(is_its).iter().filter_map(|event| event.view()).collect();
+        pods.sort_by_key(|pod| std::cmp::Reverse(pod.last));
+        pods
     }
 
     /// The StatefulSets that a PhasedRollout claims and does not target.
@@ -137,7 +151,23 @@ mod tests {
             sets: filled(vec![set("web", json!("one")), set("db", json!("one"))]),
             pods: filled(vec![json!({"metadata": {"name": "web-0", "namespace": "ns", "ownerReferences":
                 [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "web", "controller": true}]}})]),
+            refusals: filled(vec![
+                refusal("one", "web-2", "2026-01-01T00:00:00Z"),
+                refusal("two", "web-1", "2026-01-01T00:00:05Z"),
+            ]),
         }
+    }
+
+    fn refusal(name: &str, pod: &str, last: &str) -> Value {
+        json!({"metadata": {"name": name, "namespace": "ns"}, "involvedObject": {"name": "web", "uid": "web"},
+            "message": format!("create Pod {pod} in StatefulSet web failed error: no"), "lastTimestamp": last})
+    }
+
+    #[test]
+    fn refused_pods_are_found_by_the_uid_of_their_set_newest_first() {
+        let pods: Vec<_> = caches().refusals_of("ns", "web").into_iter().map(|pod| pod.name).collect();
+        assert_eq!(pods, ["web-1", "web-2"]);
+        assert!(caches().refusals_of("ns", "another-web").is_empty());
     }
 
     fn names(refs: impl IntoIterator<Item = ObjectRef<PhasedRollout>>) -> Vec<String> {

@@ -25,7 +25,7 @@ use crate::admission;
 use crate::client::WATCH_SECONDS;
 use crate::hold::Hold;
 use crate::pace::Pace;
-use crate::views::{PodObject, SetObject};
+use crate::views::{PodObject, REFUSALS, RefusalObject, SetObject};
 
 /// Where the streams say which object to look at.
 pub type Queue = UnboundedSender<ObjectRef<PhasedRollout>>;
@@ -79,10 +79,17 @@ fn config() -> watcher::Config {
 /// Starts the streams of one scope. They end when `tasks` is dropped or shut down.
 pub fn start(client: &Client, scope: &Scope, queue: &Queue, tasks: &mut JoinSet<()>) -> Arc<Caches> {
     let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
-    let caches = Arc::new(Caches { rollouts: rollouts.as_reader(), sets: sets.as_reader(), pods: pods.as_reader() });
+    let refusals = Writer::default();
+    let caches = Arc::new(Caches {
+        rollouts: rollouts.as_reader(),
+        sets: sets.as_reader(),
+        pods: pods.as_reader(),
+        refusals: refusals.as_reader(),
+    });
     tasks.spawn(follow_rollouts(scope.api(client), rollouts, Arc::clone(&caches), queue.clone()));
     tasks.spawn(follow_sets(scope.api(client), sets, Arc::clone(&caches), queue.clone()));
     tasks.spawn(follow_pods(scope.api(client), pods, Arc::clone(&caches), queue.clone()));
+    tasks.spawn(follow_refusals(scope.api(client), refusals, Arc::clone(&caches), queue.clone()));
     caches
 }
 
@@ -166,6 +173,38 @@ async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches:
                 }
             }
             Change::Everything => {}
+        },
+    )
+    .await;
+}
+
+/// Pods that could not be made (a quota, a policy): the PhasedRollouts of the set say why they wait.
+async fn follow_refusals(
+    api: Api<RefusalObject>,
+    mut writer: Writer<RefusalObject>,
+    caches: Arc<Caches>,
+    queue: Queue,
+) {
+    follow(
+        Name {
+            what: "Events",
+            cure: "allow it in the operator's role (sts-plus manifests); without it nobody is told why a pod cannot be made",
+            needed: true,
+        },
+        api,
+        config().fields(REFUSALS),
+        pace(),
+        |event| {
+            let event = interest::each(event, RefusalObject::shrunk);
+            writer.apply_watcher_event(&event);
+            Some(event)
+        },
+        |change| {
+            if let Change::Object(event) = change
+                && let (Some(namespace), Some(set)) = (event.metadata.namespace.as_deref(), event.set())
+            {
+                send(&queue, caches.rollouts_of(namespace, set, None));
+            }
         },
     )
     .await;

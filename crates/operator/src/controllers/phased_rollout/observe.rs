@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
 use sts_plus_api::PhasedRollout;
-use sts_plus_decide::{CheckRequest, ConfigProblem, Observed, Rival, Target};
+use sts_plus_decide::{CheckRequest, ConfigProblem, Observed, Rival, SetView, Target};
 
 use super::{Context, attempt};
 use crate::client::deadline;
@@ -139,7 +139,7 @@ fn scene<'a>(
     let observed = Observed {
         rollout: rollout_view(&rollout),
         rivals: context.caches.rivals_of(&rollout).iter().map(|other| rival(other)).collect(),
-        target: target.as_ref().map_or(Target::Missing, |set| Target::Found(Box::new(set.view()))),
+        target: target.as_ref().map_or(Target::Missing, |set| Target::Found(Box::new(seen(set, context)))),
         former_targets: former.iter().map(SetObject::view).collect(),
         pods: pods.filter_map(PodObject::view).collect(),
         config: config(&rollout, context),
@@ -148,6 +148,11 @@ fn scene<'a>(
     };
     let sets = target.into_iter().chain(former).map(|set| (set.name().to_owned(), set)).collect();
     Scene { observed, rollout, sets, hold_again }
+}
+
+/// The target, with what its controller says about pods that it cannot make.
+fn seen(set: &SetObject, context: &Context) -> SetView {
+    SetView { refused_pods: context.caches.refusals_of(set.namespace(), set.uid()), ..set.view() }
 }
 
 fn rival(other: &PhasedRollout) -> Rival {

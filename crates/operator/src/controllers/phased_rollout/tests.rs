@@ -157,7 +157,12 @@ impl Rig {
         });
         let client = Client::new(service, "ns");
         let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
-        let caches = Caches { rollouts: rollouts.as_reader(), sets: sets.as_reader(), pods: pods.as_reader() };
+        let caches = Caches {
+            rollouts: rollouts.as_reader(),
+            sets: sets.as_reader(),
+            pods: pods.as_reader(),
+            refusals: Writer::default().as_reader(),
+        };
         let context = Context {
             caches: Arc::new(caches),
             queue: futures::channel::mpsc::unbounded().0,
