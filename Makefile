@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 # Where cargo puts the programs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-# Image of the operator, for deploy.
+# Image of the operator, for docker-build, docker-push and deploy.
 IMG ?=
 # User name of an operator that is started by hand under another name than the service account's, for install.
 IDENTITY ?=
@@ -21,7 +21,7 @@ operator := scripts/operator
 .PHONY: help
 help: ## print this list
 	@echo 'sts-plus: safe rollouts of StatefulSets, held between pods until Prometheus checks pass'
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ##@ try it and test it
 
@@ -65,6 +65,14 @@ run: build ## run the operator in the foreground, as the installed service accou
 .PHONY: deploy
 deploy: build ## install, and run the operator in the cluster; IMG=<image>
 	@$(if $(IMG),,$(error IMG is missing: make deploy IMG=<image of sts-plus>))$(operator) install --image '$(IMG)'
+
+.PHONY: docker-build
+docker-build: ## build the image of the operator with docker, podman or buildah; IMG=<image>
+	@scripts/image build '$(IMG)'
+
+.PHONY: docker-push
+docker-push: ## push it; IMG=<image>
+	@scripts/image push '$(IMG)'
 
 .PHONY: uninstall
 uninstall: build ## release every StatefulSet (nothing rolls), then remove all that was installed

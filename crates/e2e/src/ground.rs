@@ -181,7 +181,7 @@ impl Ground {
 }
 
 /// Asks again and again until it is so, for half a minute at most.
-pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
     let asked = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -191,7 +191,7 @@ pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
 }
 
 /// The binary beside the tests, after cargo has made sure that it is up to date.
-fn operator_binary() -> PathBuf {
+pub fn operator_binary() -> PathBuf {
     if let Some(program) = std::env::var_os(OPERATOR) {
         return program.into();
     }
@@ -202,7 +202,7 @@ fn operator_binary() -> PathBuf {
         Some(other) => other,
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let built = unlike_a_test(&mut Command::new(cargo))
         // Together with the tests' own package: with the same features of what both use, nothing is compiled twice.
         .args(["build", "--quiet", "--package", "sts-plus", "--package", "sts-plus-e2e", "--bin", "sts-plus"])
         .args(["--profile", name])
@@ -210,6 +210,17 @@ fn operator_binary() -> PathBuf {
         .expect("cargo can be run");
     assert!(built.status.success(), "cargo build: {}", String::from_utf8_lossy(&built.stderr));
     profile.join("sts-plus")
+}
+
+/// Without what cargo tells a test about itself: another cargo would take that for a change, and compile much anew.
+pub fn unlike_a_test(command: &mut Command) -> &mut Command {
+    let told = |name: &str| name == "CARGO" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(told) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 fn output_of(program: &Path, args: &[&str]) -> String {

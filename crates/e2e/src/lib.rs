@@ -27,7 +27,7 @@ mod tape;
 mod world;
 
 pub use canary::CANARY;
-pub use ground::{Ground, Policies, is_refusing_left_out};
+pub use ground::{Ground, Policies, eventually, is_refusing_left_out, minor, operator_binary, unlike_a_test};
 pub use operator::Operator;
 pub use scene::{PATIENCE, Reply, Scene};
 pub use tape::{Entry, Seen, Tape};

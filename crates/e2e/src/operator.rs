@@ -29,15 +29,20 @@ pub struct Operator {
 impl Operator {
     /// Starts one for `namespace`; its log is appended to the file `log`.
     pub fn start(ground: &Ground, namespace: &str, log: &Path, args: &[&str]) -> Self {
+        Self::start_as(ground.operator_program(), ground.operator_kubeconfig(), namespace, log, args)
+    }
+
+    /// The same with another binary or kubeconfig.
+    pub fn start_as(program: &Path, kubeconfig: &Path, namespace: &str, log: &Path, args: &[&str]) -> Self {
         let file = File::options().create(true).append(true).open(log).expect("the log of the operator can be written");
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", LEASH, "sh"])
-            .arg(ground.operator_program())
+            .arg(program)
             .args(["run", "--namespace", namespace, "--allow-loopback-prometheus", "--log-format", "text"])
             .args(["--log-level", "info,sts_plus=debug"])
             .args(args)
-            .env("KUBECONFIG", ground.operator_kubeconfig())
+            .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::piped())
             .stdout(file.try_clone().expect("a file can be opened twice"))
             .stderr(file)

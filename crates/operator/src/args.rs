@@ -27,6 +27,20 @@ pub enum Command {
     Crds,
     /// Print everything that gets installed: definitions, roles, admission policies, and the operator itself if it has an image.
     Manifests(ManifestArgs),
+    /// Let go of every StatefulSet (nothing rolls), then remove everything that was installed. Works with and without a running
+    /// operator, and after parts were removed by other means.
+    Uninstall(UninstallArgs),
+}
+
+/// What is uninstalled.
+#[derive(Args, Clone, Debug)]
+pub struct UninstallArgs {
+    /// Namespace of the operator and of its service account.
+    #[arg(long, short = 'n', default_value = crate::rbac::NAMESPACE)]
+    pub namespace: String,
+    /// How long it may take until every StatefulSet is let go, and then until everything is gone, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
 }
 
 /// What an installation can vary.

@@ -18,6 +18,7 @@ pub mod rbac;
 pub mod run;
 pub mod telemetry;
 pub mod tries;
+pub mod uninstall;
 pub mod views;
 pub mod watch;
 pub mod web;

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use sts_plus::args::{Cli, Command, ManifestArgs};
-use sts_plus::{manifests, run, telemetry};
+use sts_plus::args::{Cli, Command, LogFormat, ManifestArgs};
+use sts_plus::{manifests, run, telemetry, uninstall};
 
 fn main() -> ExitCode {
     match carry_out(Cli::parse().command) {
@@ -21,11 +21,11 @@ fn carry_out(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Run(args) => {
             telemetry::start(args.log_format, &args.log_level)?;
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let outcome = runtime.block_on(run::run(&args));
-            // A dry run or a question to Prometheus that is still under way must not keep us.
-            runtime.shutdown_background();
-            outcome
+            block_on(run::run(&args))
+        }
+        Command::Uninstall(args) => {
+            telemetry::start(LogFormat::Text, "warn")?;
+            block_on(uninstall::uninstall(&args))
         }
         Command::Crds => print(&manifests::to_yaml(&manifests::crds()?)?),
         Command::Manifests(ManifestArgs { namespace, image: Some(image), operator_only: true, .. }) => {
@@ -33,6 +33,14 @@ fn carry_out(command: Command) -> anyhow::Result<()> {
         }
         Command::Manifests(args) => print(&manifests::to_yaml(&manifests::render(&options(args))?)?),
     }
+}
+
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(work);
+    // A dry run or a question to Prometheus that is still under way must not keep us.
+    runtime.shutdown_background();
+    outcome
 }
 
 fn options(args: ManifestArgs) -> manifests::Options {

@@ -19,6 +19,7 @@ use crate::errors::told;
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::hold::Hold;
+use crate::leader::Guard;
 use crate::metrics::Exposed;
 use crate::pulse::Pulse;
 use crate::tries::Tries;
@@ -52,17 +53,11 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     let scopes = Scope::of(&args.namespaces);
     tracing::info!(version = USER_AGENT, ?scopes, identity = args.identity.as_deref(), "sts-plus starts");
 
-    let mut streams = JoinSet::new();
-    let mut controllers = JoinSet::new();
-    let shared = Shared::new(client, wire, args);
-    for kind in watch::POLICY_KINDS {
-        streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
-    }
-    let started = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers));
-    let (stops, caches): (Vec<_>, Vec<_>) = started.unzip();
-    let web = shared.web(caches);
+    let shared = Shared::new(client, wire, args.may_ask_loopback());
+    let mut work = Work::start(shared, &scopes);
+    let web = work.web();
     if let Some(listener) = listener {
-        streams.spawn(web::serve(listener, Arc::clone(&web)));
+        work.streams.spawn(web::serve(listener, Arc::clone(&web)));
     }
 
     let outcome = tokio::select! {
@@ -70,7 +65,7 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
             tracing::info!(signal, "told to stop: what has begun is finished");
             Ok(())
         }
-        _ = controllers.join_next() => Err(anyhow::anyhow!("a controller ended by itself")),
+        _ = work.controllers.join_next() => Err(anyhow::anyhow!("a controller ended by itself")),
     };
     tokio::spawn(async move {
         stop.asked().await;
@@ -78,20 +73,71 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
         std::process::exit(130);
     });
     web.stop();
-    drop(stops);
-    let finished = tokio::time::timeout(GRACE, async { while controllers.join_next().await.is_some() {} }).await;
-    if finished.is_err() {
-        tracing::warn!("some runs did not finish within {} s and are cut off", GRACE.as_secs());
-    }
-    controllers.shutdown().await;
+    work.finish().await;
     election.end().await;
-    streams.shutdown().await;
+    work.streams.shutdown().await;
     tracing::info!("sts-plus has stopped");
     outcome
 }
 
 /// How long the first runs wait for the lists of sets and pods. A list that may not be read must not stop us.
 const SETTLE: Duration = Duration::from_secs(5);
+
+/// Streams and controllers at work.
+struct Work {
+    shared: Shared,
+    streams: JoinSet<()>,
+    controllers: JoinSet<()>,
+    stops: Vec<oneshot::Sender<()>>,
+    caches: Vec<Arc<Caches>>,
+}
+
+impl Work {
+    fn start(shared: Shared, scopes: &[Scope]) -> Self {
+        let mut streams = JoinSet::new();
+        let mut controllers = JoinSet::new();
+        for kind in watch::POLICY_KINDS {
+            streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
+        }
+        let started = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers));
+        let (stops, caches) = started.unzip();
+        Self { shared, streams, controllers, stops, caches }
+    }
+
+    fn web(&self) -> Arc<Web> {
+        let wire = &self.shared.wire;
+        let exposed = Exposed::new(Arc::clone(&wire.metrics), self.caches.clone(), Arc::clone(&wire.guard));
+        Arc::new(Web::new(Arc::clone(&wire.pulse), exposed, self.caches.clone()))
+    }
+
+    /// What has begun is finished, and nothing is begun any more.
+    async fn finish(&mut self) {
+        self.stops.clear();
+        let finished = async { while self.controllers.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, finished).await.is_err() {
+            tracing::warn!("some runs did not finish within {} s and are cut off", GRACE.as_secs());
+        }
+        self.controllers.shutdown().await;
+    }
+}
+
+/// Works in all namespaces until `done` says that it is enough, without an election and without asking any Prometheus on loopback.
+///
+/// # Errors
+///
+/// If the configuration cannot be used, or a controller ends by itself.
+pub(crate) async fn work_until<T>(config: kube::Config, done: impl Future<Output = T>) -> anyhow::Result<T> {
+    let wire = WireLayer { guard: Arc::new(Guard::always()), metrics: Arc::default(), pulse: Arc::default() };
+    let client = client::guarded(config, &wire).map_err(|error| anyhow::anyhow!(told(&error)))?;
+    let mut work = Work::start(Shared::new(client, wire, false), &[Scope::Cluster]);
+    let outcome = tokio::select! {
+        outcome = done => Ok(outcome),
+        _ = work.controllers.join_next() => Err(anyhow::anyhow!("a controller ended by itself")),
+    };
+    work.finish().await;
+    work.streams.shutdown().await;
+    outcome
+}
 
 /// What all scopes share.
 struct Shared {
@@ -106,23 +152,17 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(client: Client, wire: WireLayer, args: &RunArgs) -> Self {
+    fn new(client: Client, wire: WireLayer, may_ask_loopback: bool) -> Self {
         Self {
             hold: Arc::new(Hold::new(client.clone())),
             events: Arc::new(Events::new(client.clone())),
             failures: Arc::default(),
             tries: Arc::default(),
             written: Arc::default(),
-            prober: Arc::new(phased_rollout::prober(args.may_ask_loopback())),
+            prober: Arc::new(phased_rollout::prober(may_ask_loopback)),
             client,
             wire,
         }
-    }
-
-    fn web(&self, caches: Vec<Arc<Caches>>) -> Arc<Web> {
-        let (metrics, guard) = (Arc::clone(&self.wire.metrics), Arc::clone(&self.wire.guard));
-        let exposed = Exposed::new(metrics, caches.clone(), guard);
-        Arc::new(Web::new(Arc::clone(&self.wire.pulse), exposed, caches))
     }
 }
 

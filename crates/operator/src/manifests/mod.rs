@@ -67,9 +67,12 @@ pub fn operator(namespace: &str, image: &str) -> Vec<Value> {
     deployment::objects(namespace, image)
 }
 
+/// The label that every object has which gets installed; its value is [`rbac::NAME`].
+pub const PART_OF: &str = "app.kubernetes.io/part-of";
+
 /// The labels of every object that gets installed.
 pub(crate) fn labels() -> Value {
-    json!({ "app.kubernetes.io/name": rbac::NAME, "app.kubernetes.io/part-of": rbac::NAME })
+    json!({ "app.kubernetes.io/name": rbac::NAME, PART_OF: rbac::NAME })
 }
 
 /// The namespace, closed for every pod that is not restricted.
@@ -81,7 +84,7 @@ fn namespace(name: &str) -> Value {
             "name": name,
             "labels": {
                 "app.kubernetes.io/name": rbac::NAME,
-                "app.kubernetes.io/part-of": rbac::NAME,
+                PART_OF: rbac::NAME,
                 "pod-security.kubernetes.io/enforce": "restricted",
                 "pod-security.kubernetes.io/audit": "restricted",
                 "pod-security.kubernetes.io/warn": "restricted",

@@ -1,0 +1,204 @@
+//! `sts-plus uninstall`: every StatefulSet is let go first, as its PhasedRollout says, and then all that was installed is removed.
+//!
+//! It needs no running operator, no roles and no policies, since one of them may be gone already: it brings what it needs and acts
+//! under the name of the operator's service account, which the admission policies leave alone.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use http::{HeaderName, HeaderValue};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::{DynamicObject, GroupVersionKind, PartialObjectMeta, TypeMeta};
+use kube::discovery::ApiResource;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+use sts_plus_api::PhasedRollout;
+
+use crate::args::UninstallArgs;
+use crate::errors::told;
+use crate::views::SetObject;
+use crate::{client, manifests, rbac, run};
+
+const PAUSE: Duration = Duration::from_millis(200);
+const MANAGER: &str = "sts-plus-uninstall";
+const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
+
+/// Lets every StatefulSet go and removes all that was installed. Twice is as good as once.
+///
+/// # Errors
+///
+/// If the API server refuses something, or if it takes longer than allowed; what was not done is named.
+pub async fn uninstall(args: &UninstallArgs) -> anyhow::Result<()> {
+    // Fails only if somebody has chosen before, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let config = client::config().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
+    let client = Client::try_from(config.clone()).map_err(|error| anyhow::anyhow!(told(&error)))?;
+    let patience = Duration::from_secs(args.timeout);
+    release_all(config, &client, &args.namespace, patience).await?;
+    let options = manifests::Options {
+        namespace: args.namespace.clone(),
+        // Any image, so that the Deployment is among the objects.
+        image: Some(rbac::NAME.to_owned()),
+        ..manifests::Options::default()
+    };
+    remove_all(&client, &manifests::render(&options)?, patience).await?;
+    say("uninstalled");
+    Ok(())
+}
+
+/// Deletes every PhasedRollout and does the operator's part of it.
+async fn release_all(config: kube::Config, client: &Client, namespace: &str, patience: Duration) -> anyhow::Result<()> {
+    let rollouts: Api<PhasedRollout> = Api::all(client.clone());
+    let found = match rollouts.list_metadata(&ListParams::default()).await {
+        Ok(found) => found.items,
+        Err(error) if is_missing(&error) => return Ok(()),
+        Err(error) => anyhow::bail!("listing PhasedRollouts: {}", told(&error)),
+    };
+    if found.is_empty() {
+        return Ok(());
+    }
+    say(&format!("{} PhasedRollouts let go of their StatefulSets", found.len()));
+    let claimed = claimed_sets(client).await?;
+    for object in
+        rbac::objects(namespace, &[]).iter().filter(|object| object["kind"].as_str().is_some_and(is_cluster_role))
+    {
+        let (api, name) = api_of(client, object)?;
+        let params = PatchParams::apply(MANAGER).force();
+        api.patch(&name, &params, &Patch::Apply(object)).await.map_err(|error| anyhow::anyhow!(told(&error)))?;
+    }
+    for rollout in &found {
+        let api: Api<PhasedRollout> = Api::namespaced(client.clone(), &rollout.namespace().unwrap_or_default());
+        gone_or(
+            api.delete(&rollout.name_any(), &DeleteParams::background()).await.map(drop),
+            "deleting PhasedRollouts",
+        )?;
+    }
+    let mut config = config;
+    config.headers.push((IMPERSONATE, HeaderValue::from_str(&rbac::user_name(namespace))?));
+    run::work_until(config, until_none_is_left(&rollouts, patience)).await??;
+    tell_held(client, &claimed).await
+}
+
+fn is_cluster_role(kind: &str) -> bool {
+    matches!(kind, "ClusterRole" | "ClusterRoleBinding")
+}
+
+async fn until_none_is_left(rollouts: &Api<PhasedRollout>, patience: Duration) -> anyhow::Result<()> {
+    let mut left = Vec::new();
+    let emptied = async {
+        loop {
+            match rollouts.list(&ListParams::default()).await {
+                Ok(list) if list.items.is_empty() => return,
+                Ok(list) => left = list.items,
+                // With its last object the definition may be gone.
+                Err(error) if is_missing(&error) => return,
+                Err(error) => tracing::warn!("listing PhasedRollouts: {}", told(&error)),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    if tokio::time::timeout(patience, emptied).await.is_ok() {
+        return Ok(());
+    }
+    let names = left.iter().map(|left| format!("{}/{}", left.namespace().unwrap_or_default(), left.name_any()));
+    anyhow::bail!(
+        "after {} s these PhasedRollouts are still there, and nothing else was removed: {}",
+        patience.as_secs(),
+        names.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// Namespace and name of every set that belongs to a PhasedRollout.
+async fn claimed_sets(client: &Client) -> anyhow::Result<Vec<(String, String)>> {
+    let sets = all_sets(client).await?;
+    let claimed = sets.iter().filter(|set| set.claimed_by().is_some());
+    Ok(claimed.map(|set| (set.namespace().to_owned(), set.name().to_owned())).collect())
+}
+
+/// Names those of them that keep a partition: they were in mid-rollout.
+async fn tell_held(client: &Client, claimed: &[(String, String)]) -> anyhow::Result<()> {
+    for set in all_sets(client).await? {
+        let partition = set.partition().unwrap_or(0);
+        if partition != 0 && claimed.contains(&(set.namespace().to_owned(), set.name().to_owned())) {
+            say(&format!(
+                "StatefulSet {}/{} was in mid-rollout: it keeps partition {partition}, so nothing rolls until you remove \
+                 spec.updateStrategy.rollingUpdate.partition",
+                set.namespace(),
+                set.name()
+            ));
+        }
+    }
+    Ok(())
+}
+
+async fn all_sets(client: &Client) -> anyhow::Result<Vec<SetObject>> {
+    let sets: Api<SetObject> = Api::all(client.clone());
+    let list = sets.list(&ListParams::default()).await;
+    Ok(list.map_err(|error| anyhow::anyhow!("listing StatefulSets: {}", told(&error)))?.items)
+}
+
+/// Removes `objects`, the last one first, and waits until they are gone. What does not carry our label is somebody else's.
+async fn remove_all(client: &Client, objects: &[Value], patience: Duration) -> anyhow::Result<()> {
+    let mut going = Vec::new();
+    for object in objects.iter().rev() {
+        let (api, name) = api_of(client, object)?;
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let what = format!("{kind} {name}");
+        let found = match api.get_metadata(&name).await {
+            Ok(found) => found,
+            Err(error) if is_missing(&error) => continue,
+            Err(error) => anyhow::bail!("reading {what}: {}", told(&error)),
+        };
+        if found.labels().get(manifests::PART_OF).is_none_or(|part_of| part_of != rbac::NAME) {
+            say(&format!("{what} has no label {}={}: it stays", manifests::PART_OF, rbac::NAME));
+            continue;
+        }
+        gone_or(api.delete(&name, &DeleteParams::background()).await.map(drop), &format!("deleting {what}"))?;
+        going.push((api, name, what));
+    }
+    let gone = async {
+        while let Some((api, name, _)) = going.last() {
+            match api.get_metadata(name).await {
+                Err(error) if is_missing(&error) => drop(going.pop()),
+                _ => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    };
+    if tokio::time::timeout(patience, gone).await.is_ok() {
+        return Ok(());
+    }
+    let mut left = format!("still there after {} s:", patience.as_secs());
+    for (_, _, what) in &going {
+        write!(left, " {what},")?;
+    }
+    anyhow::bail!("{}", left.trim_end_matches(','))
+}
+
+/// The way to one object, and its name.
+fn api_of(client: &Client, object: &Value) -> anyhow::Result<(Api<DynamicObject>, String)> {
+    let meta: PartialObjectMeta<DynamicObject> = serde_json::from_value(object.clone())?;
+    let types: &TypeMeta = meta.types.as_ref().context("an object has a kind")?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types)?);
+    let api = match meta.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    Ok((api, meta.name_any()))
+}
+
+/// It is gone already, or its kind is not served here.
+fn is_missing(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+fn gone_or(outcome: Result<(), kube::Error>, what: &str) -> anyhow::Result<()> {
+    match outcome {
+        Err(error) if !is_missing(&error) => anyhow::bail!("{what}: {}", told(&error)),
+        _ => Ok(()),
+    }
+}
+
+fn say(text: &str) {
+    eprintln!("sts-plus: {text}");
+}
