@@ -34,6 +34,18 @@ impl Operator {
 
     /// The same with another binary or kubeconfig.
     pub fn start_as(program: &Path, kubeconfig: &Path, namespace: &str, log: &Path, args: &[&str]) -> Self {
+        Self::start_in(program, kubeconfig, namespace, log, args, &[])
+    }
+
+    /// The same with more variables in its environment.
+    pub fn start_in(
+        program: &Path,
+        kubeconfig: &Path,
+        namespace: &str,
+        log: &Path,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let file = File::options().create(true).append(true).open(log).expect("the log of the operator can be written");
         let mut command = Command::new("/bin/sh");
         command
@@ -42,6 +54,7 @@ impl Operator {
             .args(["run", "--namespace", namespace, "--allow-loopback-prometheus", "--log-format", "text"])
             .args(["--log-level", "info,sts_plus=debug"])
             .args(args)
+            .envs(variables.iter().copied())
             .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::piped())
             .stdout(file.try_clone().expect("a file can be opened twice"))

@@ -37,6 +37,8 @@ pub struct Scene {
     /// What happened.
     pub tape: Tape,
     operator: Option<Operator>,
+    /// More flags and variables for the operator.
+    started_with: (&'static [&'static str], Vec<(&'static str, String)>),
     log: PathBuf,
     _turn: SemaphorePermit<'static>,
 }
@@ -69,7 +71,7 @@ impl Scene {
         made.expect("a namespace can be made");
         let tape = Tape::start(&client, &namespace, &ground.exporter).await;
         let log = ground.cluster.logs_dir().join(format!("operator-{namespace}.log"));
-        Self { ground, namespace, client, tape, operator: None, log, _turn: turn }
+        Self { ground, namespace, client, tape, operator: None, started_with: (&[], Vec::new()), log, _turn: turn }
     }
 
     /// A set `web` with that many Ready pods on `app:1`, claimed by `rollout` and at rest; the operator runs.
@@ -111,10 +113,18 @@ impl Scene {
         objects::rollout(&Self::prometheus().await)
     }
 
+    /// Operators of this scenario are started with more flags and variables from now on.
+    pub fn start_with(&mut self, args: &'static [&'static str], variables: Vec<(&'static str, String)>) {
+        self.started_with = (args, variables);
+    }
+
     /// Starts the operator.
     pub fn start_operator(&mut self) {
         assert!(self.operator.is_none(), "one operator at a time");
-        self.operator = Some(Operator::start(self.ground, &self.namespace, &self.log, &[]));
+        let (args, variables) = &self.started_with;
+        let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let (program, kubeconfig) = (self.ground.operator_program(), self.ground.operator_kubeconfig());
+        self.operator = Some(Operator::start_in(program, kubeconfig, &self.namespace, &self.log, args, &variables));
     }
 
     /// Starts another one beside it, with the same log.

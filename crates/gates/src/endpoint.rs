@@ -94,10 +94,58 @@ impl Endpoint {
         &self.query
     }
 
+    /// Scheme, host and port.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        Origin(origin(&self.base))
+    }
+
     /// True for https.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.base.scheme() == "https"
+    }
+}
+
+/// Scheme, host and port, the port also if it is the default one: `http://prom:9090`, `https://prom.example.com:443`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(String);
+
+/// Why a text is no origin; a sentence without the text in front.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OriginError {
+    /// It is no URL that could be asked.
+    #[error(transparent)]
+    Url(#[from] EndpointError),
+    /// `http://host/path`.
+    #[error("has a path: write only scheme, host and port, for example https://prometheus.example.com")]
+    Path,
+    /// `https://*.example.com`.
+    #[error("has a *: there are no patterns here, write each origin by itself")]
+    Pattern,
+}
+
+impl Origin {
+    /// Reads `http://host:port` or `https://host:port`; no scheme means http, as in a URL of a query.
+    ///
+    /// # Errors
+    /// It is no URL, or has more than scheme, host and port.
+    pub fn parse(written: &str) -> Result<Self, OriginError> {
+        let endpoint = Endpoint::parse(written)?;
+        if written.contains('*') {
+            return Err(OriginError::Pattern);
+        }
+        let rest = written.split_once("://").map_or(written, |(_, rest)| rest).trim();
+        if rest.trim_end_matches('/').contains('/') {
+            return Err(OriginError::Path);
+        }
+        Ok(endpoint.origin())
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -210,6 +258,28 @@ mod tests {
     #[case("mailto:me")]
     fn refuses_hosts_and_ports(#[case] written: &str) {
         assert!(matches!(Endpoint::parse(written), Err(EndpointError::Invalid(_))));
+    }
+
+    #[rstest]
+    #[case("http://prom:9090", Ok("http://prom:9090"))]
+    #[case("https://Prom.example.com/", Ok("https://prom.example.com:443"))]
+    #[case(" prom:9090 ", Ok("http://prom:9090"))]
+    #[case("[fd00::1]:9090", Ok("http://[fd00::1]:9090"))]
+    #[case("http://prom/x", Err("has a path"))]
+    #[case("http://prom/api/v1/query", Err("has a path"))]
+    #[case("ftp://prom", Err("has a scheme other than"))]
+    #[case("https://*.example.com", Err("has a *"))]
+    #[case("*", Err("has a *"))]
+    #[case("https://me:secret@prom", Err("contains credentials"))]
+    #[case("", Err("is empty"))]
+    fn origins(#[case] written: &str, #[case] want: Result<&str, &str>) {
+        match (Origin::parse(written), want) {
+            (Ok(origin), Ok(want)) => assert_eq!(origin.to_string(), want),
+            (Err(e), Err(want)) => {
+                assert!(e.to_string().starts_with(want) && !e.to_string().contains("secret@"), "{e}");
+            }
+            (found, _) => panic!("{found:?}"),
+        }
     }
 
     proptest! {

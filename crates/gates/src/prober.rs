@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use jiff::Timestamp;
-use sts_plus_api::{CheckRecord, OnMissingMetric, Query, Reason, Series, SuccessWhen, Verdict};
+use sts_plus_api::{Check, CheckRecord, OnMissingMetric, Query, Reason, Series, SuccessWhen, Verdict};
 use url::Url;
 
 use crate::credentials::{Credentials, Secrets};
 use crate::decode::Reply;
 use crate::endpoint::Endpoint;
-use crate::policy::AddressPolicy;
+use crate::policy::{Policy, refused};
 use crate::problem::Problem;
 use crate::promql::{self, MAX_METRICS, Metric};
 use crate::question::Question;
 use crate::request::QueryRequest;
+use crate::shared::{Freshness, Shared};
 use crate::template;
 use crate::text::{cut, one_line};
 use crate::tls::TlsSettings;
 use crate::transport::{Transport, TransportError};
-use crate::validate::{endpoint, tls_problem};
+use crate::validate::{allowed, tls_problem, validate};
 use crate::verdict::{Asked, Judgement, MAX_SERIES_TEXT, judge, missing};
 
 /// Longest query and message of a record, and longest warning, in bytes.
@@ -31,11 +32,14 @@ const MAX_ENDPOINT: usize = 256;
 /// Longest object name, in bytes.
 const MAX_NAME: usize = 253;
 
-/// Asks Prometheus. Cheap to keep, safe to share; holds no credentials and no connections between calls.
+/// Asks Prometheus. Cheap to keep, safe to share; holds no credentials and no connections between calls. Those who ask the same
+/// with the same credentials share one request.
 #[derive(Debug)]
 pub struct Prober {
     user_agent: HeaderValue,
+    policy: Policy,
     transport: Transport,
+    shared: Shared,
 }
 
 /// What came of one query of one try.
@@ -59,12 +63,18 @@ struct Prepared {
 impl Prober {
     /// `user_agent` as `sts-plus/<version>`; one that no header can hold becomes `sts-plus`.
     #[must_use]
-    pub fn new(user_agent: &str, policy: AddressPolicy) -> Self {
+    pub fn new(user_agent: &str, policy: Policy) -> Self {
         let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("sts-plus"));
-        Self { user_agent, transport: Transport::new(policy) }
+        Self { user_agent, transport: Transport::new(policy.clone()), shared: Shared::new(), policy }
     }
 
-    /// Asks one query once. `variables` are the values for `${…}`, one that has no value now is missing; `pod` is the pod that
+    /// What is wrong with the queries of `check`, without asking anybody; see [`validate()`](crate::validate()).
+    #[must_use]
+    pub fn validate(&self, check: &Check) -> Vec<Problem> {
+        validate(check, &self.policy)
+    }
+
+    /// Asks one query once, or takes an answer that is `fresh` enough from somebody who has asked the same. `variables` are the values for `${…}`, one that has no value now is missing; `pod` is the pod that
     /// the record names. Takes at most `timeoutSeconds` per request; there is a second request if a `NoData` answer passes.
     ///
     /// Never fails: what goes wrong is in the record, and what a person has to change is in `problem` too.
@@ -74,9 +84,10 @@ impl Prober {
         variables: &BTreeMap<&'static str, String>,
         secrets: &Secrets,
         pod: &str,
+        fresh: Freshness,
     ) -> Answer {
         let mut draft = Draft::new(question, pod);
-        let outcome = self.try_ask(question, variables, secrets, &mut draft).await;
+        let outcome = self.try_ask(question, variables, secrets, &mut draft, fresh).await;
         draft.finish(outcome)
     }
 
@@ -86,6 +97,7 @@ impl Prober {
         variables: &BTreeMap<&'static str, String>,
         secrets: &Secrets,
         draft: &mut Draft,
+        fresh: Freshness,
     ) -> Result<Judgement, Problem> {
         let prepared = self.prepare(question, variables, secrets, draft)?;
         let (endpoint, credentials) = (draft.endpoint.clone(), draft.credentials.clone());
@@ -96,7 +108,7 @@ impl Prober {
             secret: question.secret_ref,
             credentials: credentials.as_ref(),
         };
-        let reply = match self.exchange(&prepared.request, question, secrets).await? {
+        let reply = match self.exchange(&prepared.request, question, secrets, fresh).await? {
             Ok(reply) => reply,
             Err(e) => return refused_or_error(&e, asked, question),
         };
@@ -107,7 +119,7 @@ impl Prober {
             return Ok(judgement);
         };
         let request = self.request(prepared.request.url.clone(), &existence, question.query, credentials.clone());
-        let answer = match self.exchange(&request, question, secrets).await? {
+        let answer = match self.exchange(&request, question, secrets, fresh).await? {
             Ok(reply) => missing(&reply, asked),
             Err(e) => Err(transport_sentence(&e, asked)),
         };
@@ -122,7 +134,7 @@ impl Prober {
         draft: &mut Draft,
     ) -> Result<Prepared, Problem> {
         let field = &question.field;
-        let endpoint: Endpoint = endpoint(question)?;
+        let endpoint: Endpoint = allowed(question, &self.policy)?;
         draft.endpoint = endpoint.to_string();
         let problem = |e: String| Problem::query(one_line(&format!("{field}.expr {e}")));
         let query = template::fill(&question.query.expr, variables).map_err(|e| problem(e.to_string()))?;
@@ -151,9 +163,10 @@ impl Prober {
         request: &QueryRequest,
         question: &Question<'_>,
         secrets: &Secrets,
+        fresh: Freshness,
     ) -> Result<Result<Reply, TransportError>, Problem> {
         let tls = tls(question, secrets)?;
-        Ok(self.transport.exchange(request, tls).await)
+        Ok(self.shared.exchange(&self.transport, request, tls, fresh).await)
     }
 }
 
@@ -198,10 +211,7 @@ fn credentials(
 /// An address that must not be asked is for a person to correct; everything else may pass by itself.
 fn refused_or_error(e: &TransportError, asked: Asked<'_>, question: &Question<'_>) -> Result<Judgement, Problem> {
     match e {
-        TransportError::Refused(what) => Err(Problem::url(format!(
-            "{} names a host that is {what}, which this operator does not ask: give the address of Prometheus",
-            question.url_field
-        ))),
+        TransportError::Refused(what) => Err(Problem::url(format!("{} {}", question.url_field, refused(what)))),
         _ => Ok(Judgement::error(transport_sentence(e, asked))),
     }
 }

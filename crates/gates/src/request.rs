@@ -41,6 +41,12 @@ impl QueryRequest {
         self.timeout
     }
 
+    /// All that makes it this request and no other.
+    pub(crate) fn parts(&self) -> [Option<&[u8]>; 3] {
+        let credentials = self.credentials.as_ref().map(|credentials| credentials.header().as_bytes());
+        [Some(self.url.as_str().as_bytes()), Some(&self.body), credentials]
+    }
+
     /// The request as it goes to `url`.
     pub(crate) fn to_http(&self, url: &Url) -> Result<http::Request<Full<Bytes>>, http::Error> {
         let mut request = http::Request::builder()

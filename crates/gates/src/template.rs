@@ -1,9 +1,9 @@
 //! Variables in expressions: `${pod}` and friends become values that cannot leave the place where they stand. It must never fill
-//! in an empty string for something unknown, and never touch anything else: PromQL braces, `$` without a brace, `$${`.
+//! in an empty string for something unknown, never let a value mean more than itself (a dot of a node name is no wildcard in `=~`), and never touch anything else: PromQL braces, `$` without a brace, `$${`.
 
 use std::collections::BTreeMap;
 
-use crate::text::{Place, Scanner, cut, escape};
+use crate::text::{Place, Scanner, cut, escape, escape_pattern};
 
 /// The variables that an expression may use.
 pub const VARIABLES: [&str; 8] =
@@ -66,7 +66,7 @@ pub fn fill(expr: &str, values: &BTreeMap<&'static str, String>) -> Result<Strin
         } else if let Some(after) = rest.strip_prefix("${") {
             let at = expr.len() - rest.len();
             let (name, tail) = after.split_once('}').ok_or(TemplateError::Unterminated { at })?;
-            out.push_str(&value_at(scanner.place(), name, values)?);
+            out.push_str(&value_at(&scanner, name, values)?);
             rest = tail;
             continue;
         }
@@ -77,23 +77,24 @@ pub fn fill(expr: &str, values: &BTreeMap<&'static str, String>) -> Result<Strin
     Ok(out)
 }
 
-fn value_at(place: Place, name: &str, values: &BTreeMap<&'static str, String>) -> Result<String, TemplateError> {
+fn value_at(scanner: &Scanner, name: &str, values: &BTreeMap<&'static str, String>) -> Result<String, TemplateError> {
     if !VARIABLES.contains(&name) {
         return Err(TemplateError::Unknown { name: cut(name, 40) });
     }
     let value = match values.get(name) {
-        Some(value) if !value.is_empty() => value,
+        Some(value) if !value.is_empty() && scanner.in_pattern() => escape_pattern(value),
+        Some(value) if !value.is_empty() => value.clone(),
         _ => return Err(TemplateError::NoValue { name: name.to_owned(), cure: cure(name) }),
     };
-    match place {
-        Place::DoubleQuoted | Place::Comment => Ok(escape(value, '"')),
-        Place::SingleQuoted => Ok(escape(value, '\'')),
+    match scanner.place() {
+        Place::DoubleQuoted | Place::Comment => Ok(escape(&value, '"')),
+        Place::SingleQuoted => Ok(escape(&value, '\'')),
         Place::Backticked if value.chars().any(|c| c == '`' || c.is_control()) => {
             Err(TemplateError::Backticks { name: name.to_owned() })
         }
-        Place::Backticked => Ok(value.clone()),
-        Place::Code if value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => Ok(value.clone()),
-        Place::Code => Err(TemplateError::NeedsQuotes { name: name.to_owned(), value: cut(value, 80) }),
+        Place::Backticked => Ok(value),
+        Place::Code if value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => Ok(value),
+        Place::Code => Err(TemplateError::NeedsQuotes { name: name.to_owned(), value: cut(&value, 80) }),
     }
 }
 
@@ -177,7 +178,31 @@ mod tests {
         assert_eq!(fill(expr, &values(&[("node", "a\"b\\c'd`e\nf")])).as_deref(), Ok(want));
     }
 
+    /// In a pattern a value matches only itself, and what is around it stays a pattern.
+    #[rstest]
+    #[case(r#"up{n=~"${node}"}"#, r#"up{n=~"a\\.b\\|c"}"#)]
+    #[case(r"up{n!~'x-${node}.*'}", r"up{n!~'x-a\\.b\\|c.*'}")]
+    #[case("up{n=~`(${node}|y)`}", r"up{n=~`(a\.b\|c|y)`}")]
+    #[case(
+        r#"up{n =~ # why
+        "${node}"}"#,
+        r#"up{n =~ # why
+        "a\\.b\\|c"}"#
+    )]
+    #[case(r#"up{n=~"x",m="${node}"}"#, r#"up{n=~"x",m="a.b|c"}"#)]
+    #[case(r#"up{m="=~",n="${node}"}"#, r#"up{m="=~",n="a.b|c"}"#)]
+    #[case(r#"up # n=~"${node}""#, r#"up # n=~"a.b|c""#)]
+    fn patterns(#[case] expr: &str, #[case] want: &str) {
+        assert_eq!(fill(expr, &values(&[("node", "a.b|c")])).as_deref(), Ok(want));
+    }
+
     proptest! {
+        #[test]
+        fn a_value_in_a_pattern_matches_itself_only(value in r"[a-z0-9.|*+?(){}\[\]^$-]{1,12}") {
+            let filled = fill(r#"up{n=~"${pod}"}"#, &values(&[("pod", &value)])).unwrap();
+            prop_assert!(crate::promql::check(&filled).is_ok(), "{}", filled);
+        }
+
         #[test]
         fn never_panics(expr in any::<String>(), value in any::<String>()) {
             let _ = fill(&expr, &values(&[("pod", &value)]));

@@ -39,11 +39,13 @@ pub(crate) enum Place {
 pub(crate) struct Scanner {
     place: Place,
     escaped: bool,
+    /// The last two characters of code that are no white space.
+    tail: [char; 2],
 }
 
 impl Scanner {
     pub(crate) fn new() -> Self {
-        Self { place: Place::Code, escaped: false }
+        Self { place: Place::Code, escaped: false, tail: ['\0'; 2] }
     }
 
     /// The place of the next character.
@@ -56,12 +58,22 @@ impl Scanner {
         self.escaped
     }
 
+    /// True inside a string that is the pattern of a matcher, `=~` or `!~`.
+    pub(crate) fn in_pattern(&self) -> bool {
+        !matches!(self.place, Place::Code | Place::Comment) && matches!(self.tail, ['=' | '!', '~'])
+    }
+
     /// Moves past `c`.
     pub(crate) fn pass(&mut self, c: char) {
         if self.escaped {
             self.escaped = false;
             return;
         }
+        if self.place == Place::Code && !matches!(c, '"' | '\'' | '`' | '#') && !c.is_whitespace() {
+            let [_, last] = self.tail;
+            self.tail = [last, c];
+        }
+        let was_string = !matches!(self.place, Place::Code | Place::Comment);
         self.place = match (self.place, c) {
             (Place::Code, '"') => Place::DoubleQuoted,
             (Place::Code, '\'') => Place::SingleQuoted,
@@ -77,6 +89,9 @@ impl Scanner {
             }
             (place, _) => place,
         };
+        if was_string && self.place == Place::Code {
+            self.tail = ['\0'; 2];
+        }
     }
 }
 
@@ -95,6 +110,18 @@ pub(crate) fn escape(value: &str, quote: char) -> String {
             c if c.is_ascii_control() => out.extend(['\\', 'x', hex(u32::from(c) >> 4), hex(u32::from(c) & 15)]),
             c => out.push(c),
         }
+    }
+    out
+}
+
+/// `value` as a regular expression (RE2) that matches only itself.
+pub(crate) fn escape_pattern(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for c in value.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
     }
     out
 }

@@ -20,6 +20,8 @@ pub(crate) struct TlsSettings {
     client: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     server_name: Option<ServerName<'static>>,
     verify: bool,
+    /// What it was read from: authorities, certificate, key, server name, and whether the server is verified.
+    read_from: [Option<Vec<u8>>; 5],
 }
 
 impl fmt::Debug for TlsSettings {
@@ -59,7 +61,7 @@ pub(crate) fn check(tls: &Tls) -> Result<(), TlsError> {
 impl TlsSettings {
     /// The settings when there is no `tls` field: the system's certificates, the host of the URL.
     pub(crate) fn system() -> Self {
-        Self { roots: None, client: None, server_name: None, verify: true }
+        Self { roots: None, client: None, server_name: None, verify: true, read_from: Default::default() }
     }
 
     /// Reads the certificates that `tls` names.
@@ -73,7 +75,18 @@ impl TlsSettings {
             Some(name) => Some(read_pair(name, secrets.client_certificate.as_ref())?),
             None => None,
         };
-        Ok(Self { roots, client, server_name: server_name(tls)?, verify: !tls.insecure_skip_verify })
+        let bytes = |secret: Option<&SecretData>, key| secret.and_then(|secret| secret.data.get(key)).cloned();
+        let ca = secrets.ca.as_ref().filter(|_| roots.is_some());
+        let pair = secrets.client_certificate.as_ref().filter(|_| client.is_some());
+        let name = tls.server_name.as_ref().map(|name| name.as_bytes().to_vec());
+        let verify = tls.insecure_skip_verify.then(Vec::new);
+        let read_from = [bytes(ca, "ca.crt"), bytes(pair, "tls.crt"), bytes(pair, "tls.key"), name, verify];
+        Ok(Self { roots, client, server_name: server_name(tls)?, verify: !tls.insecure_skip_verify, read_from })
+    }
+
+    /// All that makes these settings these and no others.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        self.read_from.iter().map(Option::as_deref)
     }
 
     /// The name to verify against and to send, if it is not the host of the URL.

@@ -1,32 +1,31 @@
 //! The one file that touches the network. One exchange: a POST, its answer read to the end, within one deadline. It must never
-//! follow a redirect to another origin, never send credentials there, never use a proxy from the environment, never read more
-//! than the limit, and never reuse a connection: checks are rare, and a fresh connection is neither dead nor on an address that
+//! follow a redirect to another origin, never send credentials there, never use a proxy that nobody wants, never read more than
+//! the limit, and never reuse a connection: checks are rare, and a fresh connection is neither dead nor on an address that
 //! the Service has left.
 
 use std::error::Error as StdError;
-use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION, PROXY_AUTHORIZATION};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
 use rustls::RootCertStore;
 use tower_service::Service;
-use url::{Host, Url};
+use url::Url;
 
 use crate::decode::{MAX_BODY, Reply};
 use crate::endpoint::origin;
-use crate::policy::AddressPolicy;
+use crate::policy::{Policy, address};
+use crate::proxy::{Proxy, ProxyFailed, Route};
 use crate::request::QueryRequest;
+use crate::resolve::{RefusedAddress, Resolver, Unresolved};
 use crate::tls::TlsSettings;
 
 const MAX_REDIRECTS: usize = 3;
@@ -42,6 +41,8 @@ pub(crate) enum TransportError {
     Resolve(String),
     #[error("cannot connect: {0}")]
     Connect(String),
+    #[error("{0}")]
+    Proxy(String),
     #[error("TLS failed: {0}")]
     Tls(String),
     #[error("there are no certificates to trust on this system: name a CA in tls.caSecretRef")]
@@ -65,32 +66,45 @@ pub(crate) enum TransportError {
 /// Carries requests.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    policy: AddressPolicy,
+    policy: Policy,
     system_roots: OnceLock<Arc<RootCertStore>>,
 }
 
-type HttpClient = Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>;
+type HttpClient = Client<HttpsConnector<Route>, Full<Bytes>>;
 
 impl Transport {
-    pub(crate) fn new(policy: AddressPolicy) -> Self {
+    pub(crate) fn new(policy: Policy) -> Self {
         Self { policy, system_roots: OnceLock::new() }
     }
 
     /// Sends `request` and reads the answer, including redirects within the origin.
     pub(crate) async fn exchange(&self, request: &QueryRequest, tls: TlsSettings) -> Result<Reply, TransportError> {
-        let client = self.client(request.url.scheme() == "https", tls)?;
+        let proxy = self.policy.proxies.to(&request.url);
+        let client = self.client(request.url.scheme() == "https", tls, proxy.clone())?;
         let timeout = request.timeout();
-        match tokio::time::timeout(timeout, self.follow(&client, request)).await {
+        match tokio::time::timeout(timeout, self.follow(&client, request, proxy.as_ref())).await {
             Ok(result) => result,
             Err(_) => Err(TransportError::TimedOut(timeout)),
         }
     }
 
-    async fn follow(&self, client: &HttpClient, request: &QueryRequest) -> Result<Reply, TransportError> {
+    async fn follow(
+        &self,
+        client: &HttpClient,
+        request: &QueryRequest,
+        proxy: Option<&Proxy>,
+    ) -> Result<Reply, TransportError> {
         let mut url = request.url.clone();
+        if proxy.is_some() {
+            self.check_name(&url).await?;
+        }
         for _ in 0..=MAX_REDIRECTS {
             self.check_literal(&url)?;
-            let written = request.to_http(&url).map_err(|e| TransportError::Request(e.to_string()))?;
+            let mut written = request.to_http(&url).map_err(|e| TransportError::Request(e.to_string()))?;
+            // Inside a tunnel it would be Prometheus that is told.
+            if let Some(authorization) = proxy.and_then(Proxy::authorization).filter(|_| url.scheme() == "http") {
+                written.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());
+            }
             let response = client.request(written).await.map_err(|e| explain(&e, e.is_connect()))?;
             match redirect(&url, &response)? {
                 Some(next) => url = next,
@@ -102,16 +116,26 @@ impl Transport {
 
     /// A host that is an address is not resolved, so it is checked here.
     fn check_literal(&self, url: &Url) -> Result<(), TransportError> {
-        let address = match url.host() {
-            Some(Host::Ipv4(v4)) => IpAddr::V4(v4),
-            Some(Host::Ipv6(v6)) => IpAddr::V6(v6),
-            Some(Host::Domain(_)) | None => return Ok(()),
-        };
-        self.policy.refuses(address).map_or(Ok(()), |what| Err(TransportError::Refused(what)))
+        let refused = address(url).and_then(|address| self.policy.addresses.refuses(address));
+        refused.map_or(Ok(()), |what| Err(TransportError::Refused(what)))
     }
 
-    fn client(&self, https: bool, tls: TlsSettings) -> Result<HttpClient, TransportError> {
-        let mut http = HttpConnector::new_with_resolver(Resolver { policy: self.policy, inner: GaiResolver::new() });
+    /// A proxy resolves the name by itself. If we can resolve it too, what we find must be allowed; more cannot be known here.
+    async fn check_name(&self, url: &Url) -> Result<(), TransportError> {
+        let Some(name) = url.domain().and_then(|name| name.parse::<Name>().ok()) else { return Ok(()) };
+        match Resolver::system(Some(self.policy.addresses)).call(name).await {
+            Err(e) => match e.downcast_ref::<RefusedAddress>() {
+                Some(RefusedAddress(what)) => Err(TransportError::Refused(what)),
+                None => Ok(()),
+            },
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn client(&self, https: bool, tls: TlsSettings, proxy: Option<Proxy>) -> Result<HttpClient, TransportError> {
+        // Where the proxy is, whoever runs the operator has said.
+        let addresses = proxy.is_none().then_some(self.policy.addresses);
+        let mut http = HttpConnector::new_with_resolver(Resolver::system(addresses));
         http.enforce_http(false);
         http.set_nodelay(true);
         let server_name = tls.server_name().cloned();
@@ -123,7 +147,7 @@ impl Transport {
             Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name)),
             None => builder,
         };
-        let connector = connector.enable_http1().wrap_connector(http);
+        let connector = connector.enable_http1().wrap_connector(Route { http, proxy });
         Ok(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector))
     }
 
@@ -178,54 +202,6 @@ async fn read(response: http::Response<Incoming>) -> Result<Reply, TransportErro
     Ok(Reply { status, content_type, content_encoding, body: body.freeze() })
 }
 
-/// The system's resolver; answers only addresses that may be asked.
-#[derive(Clone, Debug)]
-struct Resolver {
-    policy: AddressPolicy,
-    inner: GaiResolver,
-}
-
-/// Resolution gave only addresses that must not be asked.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct RefusedAddress(&'static str);
-
-/// Resolution failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Unresolved(String);
-
-type BoxError = Box<dyn StdError + Send + Sync>;
-
-impl Service<Name> for Resolver {
-    type Response = std::vec::IntoIter<SocketAddr>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, name: Name) -> Self::Future {
-        let (policy, resolution) = (self.policy, self.inner.call(name));
-        Box::pin(async move {
-            let found = resolution.await.map_err(|e| Unresolved(e.to_string()))?;
-            let mut refused = None;
-            let mut allowed = Vec::new();
-            for address in found {
-                match policy.refuses(address.ip()) {
-                    Some(what) => refused = Some(what),
-                    None => allowed.push(address),
-                }
-            }
-            match refused {
-                Some(what) if allowed.is_empty() => Err(RefusedAddress(what).into()),
-                _ => Ok(allowed.into_iter()),
-            }
-        })
-    }
-}
-
 /// Finds the cause that helps a person in a chain of errors.
 fn explain(error: &(dyn StdError + 'static), connecting: bool) -> TransportError {
     let mut last = error.to_string();
@@ -236,6 +212,9 @@ fn explain(error: &(dyn StdError + 'static), connecting: bool) -> TransportError
         }
         if let Some(Unresolved(why)) = cause.downcast_ref() {
             return TransportError::Resolve(why.clone());
+        }
+        if let Some(failed) = cause.downcast_ref::<ProxyFailed>() {
+            return TransportError::Proxy(failed.to_string());
         }
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
             return TransportError::Tls(explain_tls(tls));

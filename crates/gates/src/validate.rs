@@ -3,6 +3,7 @@
 use sts_plus_api::{Check, SuccessWhen};
 
 use crate::endpoint::Endpoint;
+use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::promql::{self, MAX_METRICS};
 use crate::question::{Question, questions};
@@ -13,10 +14,10 @@ use crate::tls;
 /// Everything that is wrong with the queries of `check`, each problem once, in the order of the queries. Each names its field,
 /// such as `spec.check.queries[1].expr`, and the cure.
 #[must_use]
-pub fn validate(check: &Check) -> Vec<Problem> {
+pub fn validate(check: &Check, policy: &Policy) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
     for question in questions(check) {
-        let found = [url_problem(&question), expr_problem(&question), tls_problem(&question)];
+        let found = [allowed(&question, policy).err(), expr_problem(&question), tls_problem(&question)];
         for problem in found.into_iter().flatten() {
             if !problems.contains(&problem) {
                 problems.push(problem);
@@ -27,7 +28,7 @@ pub fn validate(check: &Check) -> Vec<Problem> {
 }
 
 /// The endpoint of `question`.
-pub(crate) fn endpoint(question: &Question<'_>) -> Result<Endpoint, Problem> {
+fn endpoint(question: &Question<'_>) -> Result<Endpoint, Problem> {
     let field = &question.url_field;
     let Some(url) = question.url else {
         return Err(Problem::url(format!("{field} is missing: give the URL of Prometheus there or in spec.check.url")));
@@ -35,8 +36,13 @@ pub(crate) fn endpoint(question: &Question<'_>) -> Result<Endpoint, Problem> {
     Endpoint::parse(url).map_err(|e| Problem::url(format!("{field} {e}")))
 }
 
-fn url_problem(question: &Question<'_>) -> Option<Problem> {
-    endpoint(question).err()
+/// The endpoint of `question`, if it may be asked as far as that can be said without resolving its host.
+pub(crate) fn allowed(question: &Question<'_>, policy: &Policy) -> Result<Endpoint, Problem> {
+    let endpoint = endpoint(question)?;
+    match policy.refuses(&endpoint) {
+        Some(why) => Err(Problem::url(format!("{} {why}", question.url_field))),
+        None => Ok(endpoint),
+    }
 }
 
 fn expr_problem(question: &Question<'_>) -> Option<Problem> {
@@ -77,9 +83,14 @@ mod tests {
     use sts_plus_api::{Query, Reason, Tls};
 
     use super::*;
+    use crate::policy::AddressPolicy;
 
     fn query(expr: &str, url: &str) -> Query {
         Query { expr: expr.into(), url: Some(url.into()), timeout_seconds: 5, ..Query::default() }
+    }
+
+    fn all(check: &Check) -> Vec<Problem> {
+        validate(check, &Policy::from(AddressPolicy { allow_loopback: true }))
     }
 
     fn one(query: Query) -> Check {
@@ -94,7 +105,7 @@ mod tests {
         "[::1]:9090"
     )]
     fn accepts(#[case] expr: &str, #[case] url: &str) {
-        assert_eq!(validate(&one(query(expr, url))), []);
+        assert_eq!(all(&one(query(expr, url))), []);
     }
 
     #[rstest]
@@ -115,7 +126,7 @@ mod tests {
     #[case("up", "ftp://prom", Reason::InvalidUrl, "spec.check.query.url has a scheme other than http and https")]
     #[case("up", "http://me:secret@prom", Reason::InvalidUrl, "spec.check.query.url contains credentials")]
     fn names_field_and_cure(#[case] expr: &str, #[case] url: &str, #[case] reason: Reason, #[case] start: &str) {
-        let problems = validate(&one(query(expr, url)));
+        let problems = all(&one(query(expr, url)));
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(problems[0].reason, reason);
         assert!(problems[0].message.starts_with(start), "{}", problems[0].message);
@@ -127,16 +138,30 @@ mod tests {
         let bad = |expr: &str| Query { expr: expr.into(), ..Query::default() };
         let check =
             Check { queries: vec![bad("up"), bad("up{"), bad("}")], url: Some("ftp://x".into()), ..Check::default() };
-        let problems = validate(&check);
+        let problems = all(&check);
         let starts: Vec<&str> = problems.iter().map(|p| p.message.split(' ').next().unwrap()).collect();
         assert_eq!(starts, ["spec.check.url", "spec.check.queries[1].expr", "spec.check.queries[2].expr"]);
+    }
+
+    /// What must not be asked is told before anything is rolled.
+    #[rstest]
+    #[case("http://169.254.169.254/latest", "spec.check.query.url names a host that is a link-local address")]
+    #[case("127.0.0.1:9090", "spec.check.query.url names a host that is a loopback address")]
+    #[case("http://prom:9091", "spec.check.query.url names http://prom:9091, and this operator asks only the origins")]
+    fn what_must_not_be_asked(#[case] url: &str, #[case] start: &str) {
+        let origins = vec![crate::endpoint::Origin::parse("prom:9090").unwrap()];
+        let policy = Policy { origins, ..Policy::default() };
+        let problems = validate(&one(query("up", url)), &policy);
+        assert_eq!((problems.len(), problems[0].reason), (1, Reason::InvalidUrl));
+        assert!(problems[0].message.starts_with(start), "{}", problems[0].message);
+        assert_eq!(validate(&one(query("up", "http://prom:9090/x")), &policy), []);
     }
 
     #[test]
     fn a_missing_url_is_named() {
         let check = one(Query { url: None, ..query("up", "") });
         assert_eq!(
-            validate(&check)[0].message,
+            all(&check)[0].message,
             "spec.check.query.url is missing: give the URL of Prometheus there or in spec.check.url"
         );
     }
@@ -146,7 +171,7 @@ mod tests {
     #[case(Tls { insecure_skip_verify: true, ca_secret_ref: Some("ca".into()), ..Tls::default() }, "https://prom", "spec.check.query.tls.insecureSkipVerify is true, and caSecretRef")]
     #[case(Tls::default(), "prom:9090", "spec.check.query.tls is set, and spec.check.query.url is no https URL")]
     fn contradictions_of_tls(#[case] tls: Tls, #[case] url: &str, #[case] start: &str) {
-        let problems = validate(&one(Query { tls: Some(tls), ..query("up", url) }));
+        let problems = all(&one(Query { tls: Some(tls), ..query("up", url) }));
         assert_eq!(problems.len(), 1);
         assert!(problems[0].message.starts_with(start), "{problems:?}");
     }
@@ -155,8 +180,8 @@ mod tests {
     fn too_many_metrics_to_ask_for() {
         let names: Vec<String> = (0..=MAX_METRICS).map(|i| format!("m{i}")).collect();
         let expr = names.join(" or ");
-        assert!(validate(&one(query(&expr, "prom")))[0].message.contains("more than 64 metrics"));
+        assert!(all(&one(query(&expr, "prom")))[0].message.contains("more than 64 metrics"));
         let asserted = Query { success_when: SuccessWhen::Data, ..query(&expr, "prom") };
-        assert_eq!(validate(&one(asserted)), []);
+        assert_eq!(all(&one(asserted)), []);
     }
 }

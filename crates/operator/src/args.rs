@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::leader::{Election, Timing};
+use crate::prometheus_args::PrometheusArgs;
 use crate::pulse::Pulse;
 
 /// Safe rollouts of StatefulSets, held between pods until Prometheus checks pass.
@@ -76,6 +77,9 @@ pub struct RunArgs {
     /// Where /livez, /readyz and /metrics are answered, or `off`. Without it: on 0.0.0.0:8080 inside a cluster, else nowhere.
     #[arg(long, value_name = "ADDRESS")]
     pub web_address: Option<String>,
+    /// Which Prometheus may be asked.
+    #[command(flatten)]
+    pub prometheus: PrometheusArgs,
     /// Of several operators one works.
     #[command(flatten)]
     pub leader: LeaderArgs,

@@ -8,6 +8,7 @@ use futures::channel::mpsc;
 use kube::Client;
 use kube::runtime::Controller;
 use kube::runtime::controller::Error as ControllerError;
+use sts_plus_gates::Policy;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -40,6 +41,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     // Fails only if somebody has chosen before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let policy = args.prometheus.policy(args.may_ask_loopback())?;
     let mut stop = Stop::new()?;
     let config = client::config().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
     let listener = match args.web_address()? {
@@ -53,7 +55,7 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     let scopes = Scope::of(&args.namespaces);
     tracing::info!(version = USER_AGENT, ?scopes, identity = args.identity.as_deref(), "sts-plus starts");
 
-    let shared = Shared::new(client, wire, args.may_ask_loopback());
+    let shared = Shared::new(client, wire, policy);
     let mut work = Work::start(shared, &scopes);
     let web = work.web();
     if let Some(listener) = listener {
@@ -129,7 +131,7 @@ impl Work {
 pub(crate) async fn work_until<T>(config: kube::Config, done: impl Future<Output = T>) -> anyhow::Result<T> {
     let wire = WireLayer { guard: Arc::new(Guard::always()), metrics: Arc::default(), pulse: Arc::default() };
     let client = client::guarded(config, &wire).map_err(|error| anyhow::anyhow!(told(&error)))?;
-    let mut work = Work::start(Shared::new(client, wire, false), &[Scope::Cluster]);
+    let mut work = Work::start(Shared::new(client, wire, Policy::default()), &[Scope::Cluster]);
     let outcome = tokio::select! {
         outcome = done => Ok(outcome),
         _ = work.controllers.join_next() => Err(anyhow::anyhow!("a controller ended by itself")),
@@ -152,14 +154,14 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(client: Client, wire: WireLayer, may_ask_loopback: bool) -> Self {
+    fn new(client: Client, wire: WireLayer, policy: Policy) -> Self {
         Self {
             hold: Arc::new(Hold::new(client.clone())),
             events: Arc::new(Events::new(client.clone())),
             failures: Arc::default(),
             tries: Arc::default(),
             written: Arc::default(),
-            prober: Arc::new(phased_rollout::prober(may_ask_loopback)),
+            prober: Arc::new(phased_rollout::prober(policy)),
             client,
             wire,
         }

@@ -41,9 +41,6 @@ use SuccessWhen::{Data as Assert, NoData as Alert};
 #[case::unicode_value(r#"city{name=~".*東京.*"}"#, Assert, Pass(Data), "Zürich 東京 🚀")]
 #[case::unicode_name(r#"{"http.näme","status.code"="500"}"#, Alert, Fail(Data), "http.näme{")]
 #[case::long_label("long", Alert, Fail(Data), "not passed (successWhen NoData)")]
-#[case::many_series("sum by (i) (many)", Alert, Fail(Data), "5000 series returned")]
-#[case::answer_over_4_mib("many", Alert, Fail(Error), "larger than 4 MiB: aggregate in the expression")]
-#[case::answer_over_4_mib_asserted("many", Assert, Fail(Error), "larger than 4 MiB")]
 #[case::stale("gone", Alert, Pass(NoData), "no series")]
 #[case::stale_asserted("gone", Assert, Fail(NoData), "no series")]
 #[case::stale_but_in_range("gone[10m]", Assert, Pass(Data), "1 series")]
@@ -81,6 +78,20 @@ use SuccessWhen::{Data as Assert, NoData as Alert};
 #[case::in_single_quotes("oddly{v='${node}'}", Assert, Pass(Data), "1 series")]
 #[case::in_a_selector_of_names("{__name__='oddly',v=\"${zone}\"}", Assert, Pass(Data), "= 2")]
 #[case::between_backticks("oddly{v=`${zone}`}", Assert, Pass(Data), "= 2")]
+#[case::in_a_pattern(r#"oddly{v=~"${zone}"}"#, Assert, Pass(Data), "1 series returned by oddly{v=~\"eu\\\\.west\"}")]
+#[case::in_a_pattern_in_single_quotes("oddly{v=~'${zone}|none'}", Assert, Pass(Data), "1 series")]
+#[case::in_a_pattern_between_backticks("oddly{v=~`${zone}`}", Assert, Pass(Data), "1 series")]
+#[case::odd_in_a_pattern(r#"oddly{v=~"${node}"}"#, Assert, Pass(Data), "1 series")]
+#[case::not_in_a_pattern("count(oddly{v!~\"${zone}\"}) == 2", Assert, Pass(Data), "1 series")]
+#[case::line_break_between_backticks("oddly{v=`${node}`}", Assert, Problem(Reason::InvalidQuery), "use double quotes")]
+#[case::unknown(r#"probe{job="${nope}"}"#, Alert, Problem(Reason::InvalidQuery), "uses the unknown variable ${nope}")]
+#[case::without_a_value(
+    r#"probe{job="${previousRevision}"}"#,
+    Alert,
+    Problem(Reason::InvalidQuery),
+    "which has no value now"
+)]
+#[case::literal(r#"probe{job="$${pod}"}"#, Alert, Pass(NoData), "no series returned by probe{job=\"${pod}\"}")]
 #[case::injection(r#"oddly{v="${node}"} == 5 or probe{job="${node}"}"#, Alert, Pass(NoData), "no series")]
 #[case::in_a_label_function(r#"label_replace(probe, "n", "${node}", "", "")"#, Assert, Pass(Data), "1 series")]
 #[tokio::test]
@@ -89,6 +100,18 @@ async fn an_answer(#[case] expr: &str, #[case] style: SuccessWhen, #[case] want:
     let answer = ask(asked, &Secrets::default()).await;
     // Labels are shown as PromQL writes them.
     judge(&answer, want, &words.replace("\\\"", "\""));
+}
+
+#[rstest]
+#[case::series("sum by (i) (many)", Alert, Fail(Data), "5000 series returned")]
+#[case::over_4_mib("many", Alert, Fail(Error), "larger than 4 MiB: aggregate in the expression")]
+#[case::over_4_mib_asserted("many", Assert, Fail(Error), "larger than 4 MiB")]
+#[case::aggregated("count(many) == 5000", Assert, Pass(Data), "= 5000")]
+#[case::none_of_many("many > 1", Alert, Pass(NoData), "no series")]
+#[tokio::test]
+async fn a_large_answer(#[case] expr: &str, #[case] style: SuccessWhen, #[case] want: Want, #[case] words: &str) {
+    let asked = Query { success_when: style, ..query(expr, rig::heavy().await.url()) };
+    judge(&ask(asked, &Secrets::default()).await, want, words);
 }
 
 /// Limits of Prometheus itself.
@@ -144,9 +167,8 @@ async fn a_missing_metric(#[case] expr: &str, #[case] verdict: sts_plus_api::Ver
 /// What is shown of a large answer is bounded, and the count is the whole one.
 #[tokio::test]
 async fn what_is_shown_is_bounded() {
-    let url = rig::main().await.url();
-    let many = ask(query("sum by (i) (many)", url), &Secrets::default()).await.record;
+    let many = ask(query("sum by (i) (many)", rig::heavy().await.url()), &Secrets::default()).await.record;
     assert_eq!((many.series_count as usize, many.series.len()), (rig::MANY, 3));
-    let long = ask(assertion(query("long", url)), &Secrets::default()).await.record;
+    let long = ask(assertion(query("long", rig::main().await.url())), &Secrets::default()).await.record;
     assert!(long.series[0].labels.len() <= 256 && long.series[0].labels.ends_with('…'), "{long:?}");
 }

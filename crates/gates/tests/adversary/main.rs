@@ -11,13 +11,15 @@ mod answers;
 mod credentials;
 mod faults;
 mod outages;
+mod proxies;
 mod rig;
+mod sharing;
 mod tls;
 
 use std::collections::BTreeMap;
 
 use sts_plus_api::{Check, Query, Reason, SuccessWhen, Verdict};
-use sts_plus_gates::{AddressPolicy, Answer, Prober, Secrets, questions};
+use sts_plus_gates::{AddressPolicy, Answer, Freshness, Policy, Prober, Secrets, questions};
 
 /// The right answer to a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,17 @@ pub(crate) use Want::{Fail, Pass, Problem};
 
 /// Asks as `sts-plus` does, about the pod `web-1` on a node whose name is as odd as a label value can be.
 pub(crate) async fn ask(query: Query, secrets: &Secrets) -> Answer {
+    let prober = prober(AddressPolicy { allow_loopback: true }.into());
+    ask_by(&prober, query, secrets, Freshness::now()).await
+}
+
+/// A way to Prometheus.
+pub(crate) fn prober(policy: Policy) -> Prober {
+    Prober::new("sts-plus/test", policy)
+}
+
+/// As [`ask`], on this way, and with an answer that may be as old.
+pub(crate) async fn ask_by(prober: &Prober, query: Query, secrets: &Secrets, fresh: Freshness) -> Answer {
     let check = Check { query: Some(query), ..Check::default() };
     let variables = BTreeMap::from([
         ("pod", "web-1".to_owned()),
@@ -42,8 +55,7 @@ pub(crate) async fn ask(query: Query, secrets: &Secrets) -> Answer {
         ("zone", "eu.west".to_owned()),
         ("node", rig::ODD.to_owned()),
     ]);
-    let prober = Prober::new("sts-plus/test", AddressPolicy { allow_loopback: true });
-    prober.ask(&questions(&check)[0], &variables, secrets, "web-1").await
+    prober.ask(&questions(&check)[0], &variables, secrets, "web-1", fresh).await
 }
 
 /// `expr` for the Prometheus at `url`, alert style.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use testcluster::{Exporter, Prometheus, PrometheusConfig};
@@ -14,6 +15,7 @@ pub const ODD: &str = "a\"b\\c'd\ne.f";
 pub const MANY: usize = 5000;
 
 static MAIN: OnceCell<(Prometheus, Exporter)> = OnceCell::const_new();
+static HEAVY: OnceCell<(Prometheus, Exporter)> = OnceCell::const_new();
 static LIMITED: OnceCell<[Prometheus; 2]> = OnceCell::const_new();
 
 /// The Prometheus that most cases ask: recording and alerting rules, external labels, native histograms.
@@ -33,9 +35,14 @@ pub async fn main() -> &'static Prometheus {
                 },
                 "rule_files": ["rules.yaml"],
             });
-            let config = PrometheusConfig { document, ..PrometheusConfig::scraping(&[exporter.target()]) };
+            // A scrape that fails makes every series stale, so it has time.
+            let config = PrometheusConfig {
+                document,
+                scrape_interval: Duration::from_secs(1),
+                ..PrometheusConfig::scraping(&[exporter.target()])
+            };
             let prometheus = Prometheus::start(&dir, &config).await.unwrap();
-            for expr in ["gone", "latency", "many", "job:probe:sum", "ALERTS"] {
+            for expr in ["gone", "latency", "job:probe:sum", "ALERTS"] {
                 prometheus.wait_for(expr, true).await.unwrap();
             }
             exporter.remove("gone", &[]);
@@ -43,6 +50,29 @@ pub async fn main() -> &'static Prometheus {
             (prometheus, exporter)
         })
         .await;
+    prometheus
+}
+
+/// A Prometheus with [`MANY`] series. Their samples bring their time along: such series do not end when a scrape fails.
+pub async fn heavy() -> &'static Prometheus {
+    let start = || async {
+        let exporter = Exporter::start().await.unwrap();
+        let (mut text, padding) = (String::from("# TYPE many gauge\n"), "p".repeat(1000));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        for i in 0..MANY {
+            let _ = writeln!(text, "many{{i=\"{i}\",padding=\"{padding}\"}} 1 {now}");
+        }
+        exporter.set_text(&text);
+        let config = PrometheusConfig {
+            scrape_interval: Duration::from_secs(5),
+            lookback: Duration::from_hours(1),
+            ..PrometheusConfig::scraping(&[exporter.target()])
+        };
+        let prometheus = Prometheus::start(&dir("heavy"), &config).await.unwrap();
+        prometheus.wait_for("count(many)", true).await.unwrap();
+        (prometheus, exporter)
+    };
+    let (prometheus, _) = HEAVY.get_or_init(start).await;
     prometheus
 }
 
@@ -81,10 +111,6 @@ fn publish(exporter: &Exporter) {
     exporter.set("oddly", &[("v", "euxwest")], 3.0);
     exporter.set("city", &[("name", "Zürich 東京 🚀")], 1.0);
     exporter.set("long", &[("text", &"ä".repeat(2000))], 1.0);
-    let padding = "p".repeat(1000);
-    for i in 0..MANY {
-        exporter.set("many", &[("i", &i.to_string()), ("padding", &padding)], 1.0);
-    }
     let mut text = String::from("# TYPE latency histogram\n");
     for (le, count) in [("0.1", 1), ("1", 5), ("+Inf", 6)] {
         let _ = writeln!(text, "latency_bucket{{le=\"{le}\"}} {count}");

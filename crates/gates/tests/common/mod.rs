@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sts_plus_api::{Check, Query};
-use sts_plus_gates::{AddressPolicy, Answer, Prober, SecretData, Secrets, questions};
+use sts_plus_gates::{AddressPolicy, Answer, Freshness, Prober, SecretData, Secrets, questions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -164,6 +164,6 @@ pub async fn ask(query: Query, secrets: &Secrets) -> Answer {
 pub async fn ask_with(policy: AddressPolicy, query: Query, secrets: &Secrets) -> Answer {
     let check = Check { query: Some(query), ..Check::default() };
     let variables = BTreeMap::from([("pod", "web-1".to_owned()), ("ordinal", "1".to_owned())]);
-    let prober = Prober::new("sts-plus/0.1.0", policy);
-    prober.ask(&questions(&check)[0], &variables, secrets, "web-1").await
+    let prober = Prober::new("sts-plus/0.1.0", policy.into());
+    prober.ask(&questions(&check)[0], &variables, secrets, "web-1", Freshness::now()).await
 }

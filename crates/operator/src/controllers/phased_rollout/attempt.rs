@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use sts_plus_api::{Check, CheckRecord, Verdict};
+use sts_plus_api::{Check, CheckRecord, Step, Verdict};
 use sts_plus_decide::{CheckRequest, ConfigProblem, Try};
-use sts_plus_gates::{AddressPolicy, Answer, Question, questions};
+use sts_plus_gates::{Answer, Freshness, Policy, Question, questions};
 
 use super::observe::Scene;
 use super::{Context, now, secrets};
@@ -25,13 +26,13 @@ const SLACK: Duration = Duration::from_secs(10);
 
 /// The way to Prometheus.
 #[must_use]
-pub fn prober(allow_loopback: bool) -> Prober {
-    Prober::new(USER_AGENT, AddressPolicy { allow_loopback })
+pub fn prober(policy: Policy) -> Prober {
+    Prober::new(USER_AGENT, policy)
 }
 
 /// What is wrong with the checks, as far as it shows without asking anybody.
-pub(super) fn validate(check: &Check) -> Vec<ConfigProblem> {
-    sts_plus_gates::validate(check).into_iter().map(problem).collect()
+pub(super) fn validate(prober: &Prober, check: &Check) -> Vec<ConfigProblem> {
+    prober.validate(check).into_iter().map(problem).collect()
 }
 
 pub(super) fn problem(problem: sts_plus_gates::Problem) -> ConfigProblem {
@@ -45,6 +46,7 @@ pub(super) struct Attempt {
     namespace: String,
     check: Check,
     request: CheckRequest,
+    fresh: Freshness,
 }
 
 impl Attempt {
@@ -55,6 +57,7 @@ impl Attempt {
             namespace: scene.namespace().to_owned(),
             check: scene.observed.rollout.spec.check.clone(),
             request: request.clone(),
+            fresh: fresh(scene, now()),
         }
     }
 
@@ -103,7 +106,7 @@ impl Attempt {
 
     async fn ask(&self, question: &Question<'_>, read: &secrets::Found) -> Answer {
         match secrets::of(question, read) {
-            Ok(secrets) => self.prober.ask(question, &self.request.variables, &secrets, self.pod()).await,
+            Ok(secrets) => self.prober.ask(question, &self.request.variables, &secrets, self.pod(), self.fresh).await,
             Err((field, name, error)) => self.unreadable(question, &field, name, error),
         }
     }
@@ -140,13 +143,29 @@ impl Attempt {
     }
 }
 
+/// How old an answer may be that another rollout has asked for: not from before this step's checks began, which is the initial
+/// delay after its pods were there, and not from before our own last try.
+fn fresh(scene: &Scene, now: Timestamp) -> Freshness {
+    let check = &scene.observed.rollout.spec.check;
+    let Some(current) = &scene.observed.rollout.status.current else { return Freshness::now() };
+    let delay = match current.step {
+        Step::Preflight => SignedDuration::ZERO,
+        _ => SignedDuration::from_secs(i64::from(check.initial_delay_seconds)),
+    };
+    let Some(begun) = current.since.and_then(|since| since.checked_add(delay).ok()) else { return Freshness::now() };
+    let not_before = current.last_check_time.map_or(begun, |last| last.max(begun));
+    let due = Duration::try_from(now.duration_since(not_before)).unwrap_or_default();
+    Freshness::of(due, Duration::from_secs(u64::try_from(check.period_seconds).unwrap_or_default()))
+}
+
 #[cfg(test)]
 mod tests {
     use http::{Request, Response};
     use kube::client::Body;
     use serde_json::{Value, json};
-    use sts_plus_api::{Reason, Step};
+    use sts_plus_api::Reason;
     use sts_plus_decide::CheckKey;
+    use sts_plus_gates::AddressPolicy;
 
     use super::*;
 
@@ -163,10 +182,11 @@ mod tests {
         let key = CheckKey { revision: "web-a".to_owned(), index: 2, step: Step::Pod };
         Attempt {
             client: Client::new(service, "default"),
-            prober: Arc::new(prober(true)),
+            prober: Arc::new(prober(AddressPolicy { allow_loopback: true }.into())),
             namespace: "default".to_owned(),
             check: check.unwrap(),
             request: CheckRequest { key, variables: [("pod", "web-2".to_owned())].into() },
+            fresh: Freshness::now(),
         }
     }
 

@@ -165,7 +165,7 @@ fn config(rollout: &PhasedRollout, context: &Context) -> Vec<ConfigProblem> {
     if rollout.spec.skips_checks() {
         return Vec::new();
     }
-    let mut problems = attempt::validate(&rollout.spec.check);
+    let mut problems = attempt::validate(&context.prober, &rollout.spec.check);
     problems.extend(context.secrets.problems(&rollout.uid().unwrap_or_default()));
     problems
 }

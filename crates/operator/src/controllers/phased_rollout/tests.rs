@@ -170,7 +170,7 @@ impl Rig {
             tries: Arc::default(),
             written: Arc::default(),
             events: Arc::new(Events::new(client.clone())),
-            prober: Arc::new(prober(true)),
+            prober: Arc::new(prober(sts_plus_gates::AddressPolicy { allow_loopback: true }.into())),
             secrets: super::secrets::Look::default(),
             failures: Arc::default(),
             guard: Arc::new(crate::leader::Guard::always()),

@@ -3,6 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
+mod many;
+mod way;
+
 use rstest::rstest;
 use serde_json::{Value, json};
 use sts_plus_api::{ConditionType, Phase, Reason, Verdict, names};
@@ -42,6 +45,13 @@ enum Outcome {
     Outcome::Holds(Reason::PrometheusUnreachable),
     "duplicate series"
 )]
+#[case::a_warning_without_data_holds(
+    "quantile(2, probe{NS}) < 0",
+    "NoData",
+    Outcome::Holds(Reason::PrometheusUnreachable),
+    "with a warning, so the answer may be partial"
+)]
+#[case::a_warning_with_data_passes_as_an_assertion("quantile(2, probe{NS})", "Data", Outcome::Passes, "")]
 #[tokio::test]
 async fn an_answer(#[case] expr: &str, #[case] success_when: &str, #[case] outcome: Outcome, #[case] words: &str) {
     let expr = expr.replace("NS", r#"namespace="${namespace}""#);
