@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sts_plus_api::names;
-use testcluster::{Cluster, Exporter, Minor, Prometheus, PrometheusConfig, SharedCluster};
+use testcluster::{Builder, Cluster, Exporter, Minor, Prometheus, PrometheusConfig, SharedCluster};
 use tokio::sync::OnceCell;
 
 use crate::objects;
 
 /// Names another minor of Kubernetes, such as `1.36`.
 const KUBERNETES: &str = "STS_PLUS_E2E_KUBERNETES";
+/// Feature gates of the control plane, such as `MaxUnavailableStatefulSet=false`.
+const FEATURE_GATES: &str = "STS_PLUS_E2E_FEATURE_GATES";
 /// Names a built operator, so that none is built here.
 const OPERATOR: &str = "STS_PLUS_E2E_OPERATOR";
 /// Namespace and name of the operator's service account, as installed.
@@ -57,8 +59,8 @@ pub struct Ground {
     manifests: String,
 }
 
-static HELD: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(minor()));
-static BARE: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(minor()));
+static HELD: SharedCluster = SharedCluster::new(|| gated(Cluster::builder().kubernetes(minor())));
+static BARE: SharedCluster = SharedCluster::new(|| gated(Cluster::builder().kubernetes(minor())));
 static OLD: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(REFUSING));
 static OLD_BARE: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(REFUSING));
 static OLD_GROUND: OnceCell<Ground> = OnceCell::const_new();
@@ -69,6 +71,14 @@ static BARE_GROUND: OnceCell<Ground> = OnceCell::const_new();
 /// The minor that this run is about.
 pub fn minor() -> Minor {
     std::env::var(KUBERNETES).map_or(Minor::V1_37, |minor| minor.parse().expect("STS_PLUS_E2E_KUBERNETES is a minor"))
+}
+
+/// With the feature gates that the environment names.
+fn gated(builder: Builder) -> Builder {
+    let gates = std::env::var(FEATURE_GATES).unwrap_or_default();
+    gates.split(',').filter_map(|gate| gate.split_once('=')).fold(builder, |builder, (gate, on)| {
+        builder.feature_gate(gate, on.parse().expect("a feature gate is true or false"))
+    })
 }
 
 /// True where 1.34 is not among the minors that may be built; that is said.
