@@ -122,6 +122,8 @@ mod tests {
         "spec.check.query.expr uses the unknown variable ${podd}: known are pod, ordinal,"
     )]
     #[case("up == ${pod}", "prom", Reason::InvalidQuery, "spec.check.query.expr uses ${pod} outside of quotes")]
+    #[case("lag_${zone} > 1", "prom", Reason::InvalidQuery, "spec.check.query.expr uses ${zone} outside of quotes")]
+    #[case("up == ${node}", "prom", Reason::InvalidQuery, "spec.check.query.expr uses ${node} outside of quotes")]
     #[case("1", "prom", Reason::InvalidQuery, "spec.check.query.expr returns a scalar and must return a vector")]
     #[case("up", "ftp://prom", Reason::InvalidUrl, "spec.check.query.url has a scheme other than http and https")]
     #[case("up", "http://me:secret@prom", Reason::InvalidUrl, "spec.check.query.url contains credentials")]
