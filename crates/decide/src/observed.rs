@@ -149,6 +149,8 @@ pub struct PodView {
     pub created: Timestamp,
     /// True if a deletionTimestamp is set.
     pub deleting: bool,
+    /// The deletionTimestamp: when its grace period ends.
+    pub gone_by: Option<Timestamp>,
     /// True if the phase is Failed or Succeeded.
     pub finished: bool,
     /// Status of the Ready condition.

@@ -126,9 +126,19 @@ impl World {
         status.and_then(|status| status.update_revision.clone()).unwrap_or_default()
     }
 
+    /// Since when a pod is Ready.
+    pub fn ready_since(&self, pod: &str) -> Option<Timestamp> {
+        ready_since(self.pods.get(pod)?)
+    }
+
     /// An annotation of `web`.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        annotation_of(self.sets.get("web")?, key)
+        self.annotation_of("web", key)
+    }
+
+    /// An annotation of a set.
+    pub fn annotation_of(&self, set: &str, key: &str) -> Option<&str> {
+        annotation_of(self.sets.get(set)?, key)
     }
 }
 

@@ -83,6 +83,7 @@ impl World {
             revision: Some(pod.revision.clone()),
             created: stamp(pod.created),
             deleting: pod.gone_at.is_some(),
+            gone_by: pod.gone_at.map(stamp),
             finished: false,
             ready: pod.ready,
             ready_since: Some(stamp(pod.since)),

@@ -217,10 +217,15 @@ fn begin<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
 
 fn announce(draft: &mut Draft, facts: &Facts) {
     let last_good = draft.status.previous_revision.clone().unwrap_or_default();
-    let note = format!(
-        "rollout of StatefulSet {} from {last_good} to {} started; all pods are held",
-        facts.set.name, facts.wanted
-    );
+    let name = &facts.set.name;
+    let note = if last_good == facts.wanted {
+        let away = facts.off().count();
+        format!(
+            "the template of StatefulSet {name} is back at {last_good}, the last good revision; {away} pods go back to it"
+        )
+    } else {
+        format!("rollout of StatefulSet {name} from {last_good} to {} started; all pods are held", facts.wanted)
+    };
     draft.normal(Reason::RolloutStarted, &note);
     draft.tell(EventTarget::Set, Severity::Normal, Reason::RolloutStarted, &note);
 }

@@ -13,6 +13,9 @@ use crate::{
 /// A pod that is not Ready for this long counts as broken where the specification says "here also".
 const BROKEN_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
+/// A pod that is still there this long after its grace period has nobody who ends it: a kubelet is done within seconds.
+const LOST_AFTER: SignedDuration = SignedDuration::from_secs(30);
+
 /// A set and its pods at one moment.
 pub(crate) struct Facts<'a> {
     pub(crate) set: &'a SetView,
@@ -129,17 +132,26 @@ impl<'a> Facts<'a> {
     /// The first thing that keeps the pods from all being there and available, leaving out the indexes in `except`.
     pub(crate) fn obstacle(&self, except: &[PodIndex]) -> Option<Obstacle<'a>> {
         if let Some(pod) = self.condemned.first() {
-            return Some(Obstacle::Terminating(pod));
+            return Some(if pod.deleting { self.leaving(pod) } else { Obstacle::Surplus(pod) });
         }
+        self.obstacle_inside(except)
+    }
+
+    fn obstacle_inside(&self, except: &[PodIndex]) -> Option<Obstacle<'a>> {
         let pods = self.pods().filter(|(index, _)| !except.contains(index));
         let broken = pods.clone().find(|(_, pod)| self.is_broken(pod));
         let terminating = pods.clone().find(|(_, pod)| pod.deleting);
         let unavailable = pods.clone().find(|(_, pod)| !self.is_available(pod));
         broken
             .map(|(_, pod)| Obstacle::Broken(pod))
-            .or_else(|| terminating.map(|(_, pod)| Obstacle::Terminating(pod)))
+            .or_else(|| terminating.map(|(_, pod)| self.leaving(pod)))
             .or_else(|| self.missing().map(Obstacle::Missing))
             .or_else(|| unavailable.map(|(_, pod)| Obstacle::Unavailable(pod)))
+    }
+
+    fn leaving(&self, pod: &'a PodView) -> Obstacle<'a> {
+        let is_lost = lost_at(pod).is_some_and(|at| at <= self.now);
+        if is_lost { Obstacle::Lost(pod) } else { Obstacle::Terminating(pod) }
     }
 
     /// The lowest index that has no pod.
@@ -150,13 +162,11 @@ impl<'a> Facts<'a> {
         self.indexes().find(|index| !self.pods.contains_key(index))
     }
 
-    /// When the next pod changes its class (available, broken) by time alone.
+    /// When the next pod changes its class (available, broken, lost) by time alone.
     pub(crate) fn next_change(&self) -> Option<Timestamp> {
-        let turns = |pod: &PodView| match self.available_at(pod) {
-            Some(at) => at,
-            None => broken_at(pod),
-        };
-        self.pods().map(|(_, pod)| turns(pod)).filter(|at| *at > self.now).min()
+        let turns = |pod: &PodView| lost_at(pod).or_else(|| self.available_at(pod)).unwrap_or_else(|| broken_at(pod));
+        let pods = self.pods().map(|(_, pod)| turns(pod));
+        pods.chain(self.condemned.iter().filter_map(|pod| lost_at(pod))).filter(|at| *at > self.now).min()
     }
 
     /// The revision that most of the pods off the wanted one carry.
@@ -185,22 +195,28 @@ impl<'a> Facts<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum Obstacle<'a> {
     Broken(&'a PodView),
+    /// Terminating for longer than its grace period.
+    Lost(&'a PodView),
     Terminating(&'a PodView),
+    /// Outside of the replicas, and nobody has deleted it yet.
+    Surplus(&'a PodView),
     Missing(PodIndex),
     Unavailable(&'a PodView),
 }
 
 impl Obstacle<'_> {
     /// True if waiting alone will probably not help.
-    pub(crate) fn is_broken(&self) -> bool {
-        matches!(self, Self::Broken(_))
+    pub(crate) fn is_stubborn(&self) -> bool {
+        matches!(self, Self::Broken(_) | Self::Lost(_))
     }
 
     /// A clause such as `web-2 is not Ready (app: CrashLoopBackOff) since 12:00:00 UTC`.
     pub(crate) fn describe(&self, facts: &Facts) -> String {
         match self {
             Self::Broken(pod) => describe_broken(pod),
+            Self::Lost(pod) => describe_lost(pod),
             Self::Terminating(pod) => format!("{} is terminating", pod.name),
+            Self::Surplus(pod) => describe_surplus(pod, facts),
             Self::Missing(index) => describe_missing(facts, &facts.pod_name(*index)),
             Self::Unavailable(pod) if pod.ready => {
                 format!("{} is Ready but not yet available (minReadySeconds {})", pod.name, facts.set.min_ready_seconds)
@@ -239,6 +255,23 @@ pub(crate) fn describe_broken(pod: &PodView) -> String {
     }
 }
 
+/// Nobody but the kubelet knows whether its process runs on, so only a person may delete it by force.
+fn describe_lost(pod: &PodView) -> String {
+    let end = pod.gone_by.map(super::report::clock).unwrap_or_default();
+    let node = pod.node.as_deref().unwrap_or("unknown");
+    format!(
+        "{} is terminating and its grace period ended at {end}: its node {node} may be lost, and it is not deleted by force",
+        pod.name
+    )
+}
+
+/// `OrderedReady` scales down only while every pod that stays is available (kubernetes#123918).
+fn describe_surplus(pod: &PodView, facts: &Facts) -> String {
+    let awaited = facts.obstacle_inside(&[]).map(|obstacle| obstacle.describe(facts));
+    let because = awaited.map(|what| format!(", perhaps because {what}")).unwrap_or_default();
+    format!("{} is to go, and the StatefulSet controller has not deleted it yet{because}", pod.name)
+}
+
 pub(crate) fn is_ready(pod: &PodView) -> bool {
     pod.ready && !pod.deleting && !pod.finished
 }
@@ -251,6 +284,11 @@ pub(crate) fn is_stuck(pod: &PodView) -> bool {
 /// When a pod that is not Ready counts as broken for that alone.
 fn broken_at(pod: &PodView) -> Timestamp {
     later(unready_since(pod), BROKEN_AFTER)
+}
+
+/// When a pod that leaves counts as one that nobody ends.
+fn lost_at(pod: &PodView) -> Option<Timestamp> {
+    pod.gone_by.filter(|_| pod.deleting).map(|end| later(end, LOST_AFTER))
 }
 
 /// Since when a pod that is not Ready is so.

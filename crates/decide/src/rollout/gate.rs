@@ -291,7 +291,7 @@ pub(crate) fn obstructed<'a>(
     let is_unwell = match obstacle {
         Obstacle::Broken(pod) => facts.is_wanted(pod),
         Obstacle::Unavailable(pod) => facts.is_wanted(pod) && was_there,
-        Obstacle::Terminating(_) | Obstacle::Missing(_) => false,
+        Obstacle::Lost(_) | Obstacle::Terminating(_) | Obstacle::Surplus(_) | Obstacle::Missing(_) => false,
     };
     // A broken pod, or one that comes and goes, for as long as all tries would take. One slow restart is neither.
     if is_unwell && current.step != Step::Preflight {
@@ -312,8 +312,11 @@ pub(crate) fn obstructed<'a>(
     let what = obstacle.describe(facts);
     let stand = if current.failed {
         failure::stand_with(&draft, &current, &what)
-    } else if obstacle.is_broken() {
-        let cure = "the rollout waits until it is available";
+    } else if obstacle.is_stubborn() {
+        let cure = match obstacle {
+            Obstacle::Lost(_) => "the rollout waits until it is gone",
+            _ => "the rollout waits until it is available",
+        };
         Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("{what}; {cure}"))
     } else if current.step == Step::Preflight {
         Stand::new(Motion::Held, Phase::Held, Reason::PodsNotAvailable, format!("nothing is rolled yet: {what}"))

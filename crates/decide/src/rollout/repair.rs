@@ -240,7 +240,7 @@ impl<'f, 'a> Repair<'f, 'a> {
     fn wait(&self, draft: &mut Draft) -> Stand {
         self.remember(draft);
         match self.facts.obstacle(&self.waived) {
-            Some(obstacle) if obstacle.is_broken() => {
+            Some(obstacle) if obstacle.is_stubborn() => {
                 let what = obstacle.describe(self.facts);
                 Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("the repair waits: {what}"))
             }

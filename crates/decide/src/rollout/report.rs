@@ -71,7 +71,7 @@ pub(crate) fn write(
     status.phase = stand.phase;
     status.message.clone_from(&stand.message);
     match facts {
-        Some(facts) => count(status, facts),
+        Some(facts) => count(status, facts, stand.reason != Reason::AwaitingController),
         None if matches!(stand.motion, Motion::Refused) => forget_counts(status),
         None => {}
     }
@@ -82,8 +82,11 @@ pub(crate) fn write(
     fit(status);
 }
 
-fn count(status: &mut PhasedRolloutStatus, facts: &Facts) {
-    status.replicas = facts.replicas();
+/// Another number of replicas is taken up when the controller has seen it, and pods that are born then are told.
+fn count(status: &mut PhasedRolloutStatus, facts: &Facts, seen: bool) {
+    if seen || status.replicas == 0 {
+        status.replicas = facts.replicas();
+    }
     status.updated_replicas = facts.count_wanted();
     status.ready_replicas = facts.count_ready();
     status.updated = format!("{}/{}", status.updated_replicas, status.replicas);

@@ -21,6 +21,7 @@ fn rolling() -> Observed {
         revision: Some(revision(usize::from(ordinal == 2))),
         created: moment(NOW - 1000),
         deleting: false,
+        gone_by: None,
         finished: false,
         ready: true,
         ready_since: Some(moment(NOW - 900)),

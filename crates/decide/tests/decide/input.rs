@@ -81,7 +81,7 @@ fn claimed() -> impl Strategy<Value = BTreeMap<String, String>> {
 
 prop_compose! {
     fn pod()(
-        uid in word(), ordinal in number(), revision in of(revision()), created in time(), flags in any::<[bool; 3]>(),
+        uid in word(), ordinal in number(), revision in of(revision()), created in time(), flags in any::<[bool; 3]>(), gone_by in of(time()),
         ready_since in of(time()), problem in of((word(), word())), node in of(word()),
     ) -> PodView {
         PodView {
@@ -91,6 +91,7 @@ prop_compose! {
             revision,
             created,
             deleting: flags[0],
+            gone_by,
             finished: flags[1],
             ready: flags[2],
             ready_since,

@@ -1,8 +1,8 @@
 //! Scaling in every phase (§4.7), and sets without pods.
 
 use sts_plus_api::Phase;
-use sts_plus_model::world::SET;
-use sts_plus_model::{Metric, Release};
+use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_model::{Metric, Release, Stop};
 
 use crate::story::*;
 
@@ -33,6 +33,23 @@ fn template_and_scale_in_one_write() {
     assert_eq!(set(&world).layout().replace('!', ""), "0:1 1:1 2:1 3:1 4:1");
     completed(&mut world, 2);
     assert_eq!(steps(&world), [4, 3, 2, 1, 0, 5]);
+}
+
+/// The operator looks after the scale-up and before the controller has seen it: the pods are told all the same, once.
+#[test]
+fn births_are_told_however_late_the_controller_is() {
+    for late in [0, 1, 5] {
+        let mut world = world(GOOD);
+        template(&mut world, 2);
+        until_checked(&mut world, 2);
+        world.scale(SET, 5);
+        for _ in 0..late {
+            world.now += 1;
+            world.operate(ROLLOUT, Stop::Never);
+        }
+        completed(&mut world, 2);
+        assert_eq!(events(&world, "PodsSlipped"), 1, "{late}\n{}", world.tale.long_story());
+    }
 }
 
 /// L053: the rolled pods are scaled away: nothing stands for the revision any more, so hold and preflight again.

@@ -152,6 +152,7 @@ impl PodObject {
             revision: self.label(REVISION).filter(|revision| !revision.is_empty()).map(str::to_owned),
             created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             deleting: meta.deletion_timestamp.is_some(),
+            gone_by: meta.deletion_timestamp.as_ref().map(|time| time.0),
             finished: matches!(self.status.phase.as_deref(), Some("Failed" | "Succeeded")),
             ready: ready.is_some_and(|ready| ready.status == "True"),
             ready_since: ready.and_then(|ready| ready.last_transition_time.as_ref()).map(|time| time.0),

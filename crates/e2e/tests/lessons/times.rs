@@ -1,0 +1,43 @@
+//! minReadySeconds: availability is measured from the pods, once, and not believed before.
+
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+use serde_json::json;
+use sts_plus_api::ConditionType;
+use sts_plus_e2e::{Scene, Seen, moves, objects};
+
+const MIN_READY: i64 = 5;
+
+#[rstest]
+#[tokio::test]
+async fn each_step_and_the_end_wait_for_min_ready_seconds_once(#[values("OrderedReady", "Parallel")] policy: &str) {
+    let set = objects::with(objects::set(2), "/spec/podManagementPolicy", policy);
+    let scene = Scene::at_rest_with("min-ready", &set, &Scene::gate().await).await;
+    scene.patch("statefulset/web", &json!({ "spec": { "minReadySeconds": MIN_READY } })).await;
+    scene.release("app:2").await;
+    let end = scene.until("complete", |world| world.is_complete("app:2")).await;
+    let entries = scene.tape.entries();
+    let steps = moves::steps(&entries);
+    assert_eq!(steps.iter().map(|step| step.partition).collect::<Vec<_>>(), [2, 1, 0, 2]);
+    let tries: Vec<Timestamp> = moves::tries(&entries).into_keys().collect();
+    for (pod, step) in [("web-1", &steps[1]), ("web-0", &steps[2])] {
+        let ready = end.ready_since(pod).expect("it is Ready");
+        let first = tries.iter().find(|time| **time >= step.seen).expect("it was checked");
+        let waited = first.duration_since(ready);
+        assert!(waited >= SignedDuration::from_secs(MIN_READY), "{pod}: {waited}");
+        assert!(waited < SignedDuration::from_secs(2 * MIN_READY), "not twice: {pod}: {waited}");
+    }
+    // The controller calls it done before: its revision flips as soon as the last pod is Ready.
+    let early = entries.iter().any(|entry| match &entry.seen {
+        Seen::Set(set) => set.status.as_ref().is_some_and(|status| {
+            status.current_revision == status.update_revision
+                && status.updated_replicas == Some(2)
+                && status.available_replicas != Some(2)
+        }),
+        _ => false,
+    });
+    assert!(early, "the flip comes before the pods are available");
+    assert_eq!(end.condition(ConditionType::RolledOut), "True/Completed");
+    moves::assert_gated(&entries, "app:1", 2);
+    scene.end().await;
+}
