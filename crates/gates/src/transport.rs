@@ -17,6 +17,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
 use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use tower_service::Service;
 use url::Url;
 
@@ -154,12 +155,22 @@ impl Transport {
     /// The system's certificates, read once. `SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured.
     fn system_roots(&self) -> Result<Arc<RootCertStore>, TransportError> {
         let roots = self.system_roots.get_or_init(|| {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            Arc::new(roots)
+            let is_chosen = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| std::env::var_os(name).is_some());
+            Arc::new(trusted(rustls_native_certs::load_native_certs().certs, is_chosen))
         });
         if roots.is_empty() { Err(TransportError::NoRoots) } else { Ok(Arc::clone(roots)) }
     }
+}
+
+/// The roots to trust: those of the system. Where it has none and nobody has chosen any, as in an image that holds the operator alone,
+/// those that Mozilla trusts.
+fn trusted(system: Vec<CertificateDer<'static>>, is_chosen: bool) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(system);
+    if roots.is_empty() && !is_chosen {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    roots
 }
 
 /// The next URL if the answer is a redirect to follow: 307 or 308 within the origin, which keep method and body.
@@ -243,4 +254,17 @@ fn explain_tls(error: &rustls::Error) -> String {
         _ => "",
     };
     format!("{error}{hint}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_roots_of_the_system_those_of_mozilla_are_trusted_unless_somebody_has_chosen() {
+        let own = rcgen::generate_simple_self_signed(["prom".to_owned()]).unwrap().cert.der().clone();
+        assert_eq!(trusted(vec![own], false).len(), 1);
+        assert!(trusted(Vec::new(), false).len() > 50);
+        assert!(trusted(Vec::new(), true).is_empty());
+    }
 }
