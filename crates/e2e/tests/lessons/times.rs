@@ -1,10 +1,11 @@
-//! minReadySeconds: availability is measured from the pods, once, and not believed before.
+//! minReadySeconds: availability is measured from the pods, once, and not believed before. And no check is made twice.
 
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::json;
 use sts_plus_api::ConditionType;
 use sts_plus_e2e::{Scene, Seen, moves, objects};
+use testcluster::AuthProxy;
 
 const MIN_READY: i64 = 5;
 
@@ -39,5 +40,19 @@ async fn each_step_and_the_end_wait_for_min_ready_seconds_once(#[values("Ordered
     assert!(early, "the flip comes before the pods are available");
     assert_eq!(end.condition(ConditionType::RolledOut), "True/Completed");
     moves::assert_gated(&entries, "app:1", 2);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn each_try_asks_prometheus_exactly_once() {
+    let proxy = AuthProxy::start(&Scene::prometheus().await).await.expect("the proxy starts");
+    let scene = Scene::at_rest("once", 2, &objects::rollout(&proxy.url())).await;
+    scene.release("app:2").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    let query = format!("query=app_errors%7Bnamespace%3D%22{}%22%7D", scene.namespace);
+    let asked = proxy.seen().iter().filter(|request| request.body.contains(&query)).count();
+    let tries = moves::tries(&scene.tape.entries()).len();
+    assert!(tries >= 6, "preflight, one pod, final, two each: {tries}");
+    assert_eq!(asked, tries, "{:?}", proxy.seen());
     scene.end().await;
 }

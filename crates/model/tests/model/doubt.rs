@@ -37,6 +37,22 @@ fn a_claim_without_memory_approves_nothing() {
     });
 }
 
+/// The controller has lost the old template (native-statefulset B2): a pod that dies under the hold comes back on the pending one.
+#[test]
+fn a_pod_that_slips_in_under_the_hold_approves_nothing() {
+    everywhere(BAD_METRIC, |world| {
+        let mut world = with(world, |spec| spec.paused = true);
+        template(&mut world, 2);
+        until_phase(&mut world, Phase::Paused);
+        set_mut(&mut world).status.current = set(&world).status.update.clone();
+        world.delete_pod(SET, 0);
+        world.configure(ROLLOUT, "goes on", |spec| spec.paused = false);
+        world.run(LONG, |_| false);
+        assert_eq!(set(&world).layout(), "0:2 1:1 2:1", "{}", world.tale.long_story());
+        assert_eq!(phase(&world), Phase::Failed);
+    });
+}
+
 #[test]
 fn an_allowance_is_for_the_revision_that_was_pending() {
     for policy in [true, false] {

@@ -85,6 +85,23 @@ fn rollback_of_a_crashing_pod() {
 }
 
 /// A rejected revision that comes back later is held until retry; this stands before any repair.
+/// Whatever fails, and however often: what is remembered of it is bounded, and the last ones are what is kept.
+#[test]
+fn fifty_rejected_releases_leave_a_bounded_record() {
+    let mut world = on_failure(world(GOOD), OnFailure::Rollback);
+    for release in 2..52 {
+        world.releases.insert(release, failing_at(2));
+        template(&mut world, release);
+        settle(&mut world);
+        assert_eq!(phase(&world), Phase::RolledBack, "{}", status(&world).message);
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:1");
+    }
+    let status = status(&world);
+    let kept: Vec<_> = (42..52).map(|release| format!("web-r{release}")).collect();
+    assert_eq!(status.rejected_revisions, kept);
+    assert!(status.passed.len() <= 8 && status.checks.len() <= 5, "{} {}", status.passed.len(), status.checks.len());
+}
+
 #[test]
 fn a_rejected_revision_comes_back() {
     let mut world = on_failure(world(failing_at(2)), OnFailure::Rollback);
