@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use sts_plus_api::{Check, CheckRecord, Step, Verdict};
+use sts_plus_api::{Check, CheckRecord, Current, Step, Verdict};
 use sts_plus_decide::{CheckRequest, ConfigProblem, Try};
 use sts_plus_gates::{Answer, Freshness, Policy, Question, questions};
 
@@ -143,19 +143,26 @@ impl Attempt {
     }
 }
 
-/// How old an answer may be that another rollout has asked for: not from before this step's checks began, which is the initial
-/// delay after its pods were there, and not from before our own last try.
+/// How old an answer may be that another rollout has asked for.
 fn fresh(scene: &Scene, now: Timestamp) -> Freshness {
-    let check = &scene.observed.rollout.spec.check;
-    let Some(current) = &scene.observed.rollout.status.current else { return Freshness::now() };
+    let rollout = &scene.observed.rollout;
+    let check = &rollout.spec.check;
+    match rollout.status.current.as_ref().and_then(|current| askable_for(check, current, now)) {
+        Some(time) => Freshness::of(time, Duration::from_secs(u64::try_from(check.period_seconds).unwrap_or_default())),
+        None => Freshness::now(),
+    }
+}
+
+/// For how long this try could have been made: since the step's checks began, which is the initial delay after its pods were there,
+/// and since our own last try. What was asked before says nothing about these pods. None if the pods are not there.
+fn askable_for(check: &Check, current: &Current, now: Timestamp) -> Option<Duration> {
     let delay = match current.step {
         Step::Preflight => SignedDuration::ZERO,
         _ => SignedDuration::from_secs(i64::from(check.initial_delay_seconds)),
     };
-    let Some(begun) = current.since.and_then(|since| since.checked_add(delay).ok()) else { return Freshness::now() };
-    let not_before = current.last_check_time.map_or(begun, |last| last.max(begun));
-    let due = Duration::try_from(now.duration_since(not_before)).unwrap_or_default();
-    Freshness::of(due, Duration::from_secs(u64::try_from(check.period_seconds).unwrap_or_default()))
+    let begun = current.since?.checked_add(delay).ok()?;
+    let begun = current.last_check_time.map_or(begun, |last| last.max(begun));
+    Some(Duration::try_from(now.duration_since(begun)).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -192,6 +199,29 @@ mod tests {
 
     fn refusal(code: u16, reason: &str) -> Value {
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "no"})
+    }
+
+    /// Seconds at which the pods were there and the last try was made, and for how long it could be made again at second 100, with
+    /// an initial delay of 10 seconds.
+    #[test]
+    fn no_answer_is_older_than_the_pods_their_delay_and_the_last_try() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let check = Check { initial_delay_seconds: 10, ..Check::default() };
+        for (step, since, last, want) in [
+            (Step::Preflight, Some(40), None, Some(60)),
+            (Step::Pod, Some(40), None, Some(50)),
+            (Step::Final, Some(40), None, Some(50)),
+            (Step::Pod, Some(40), Some(80), Some(20)),
+            (Step::Pod, Some(40), Some(45), Some(50)),
+            (Step::Pod, Some(95), Some(80), Some(0)),
+            (Step::Pod, Some(120), None, Some(0)),
+            (Step::Pod, None, Some(80), None),
+        ] {
+            let current = json!({ "index": 0, "pod": "web-0", "step": step, "tries": 0, "consecutivePasses": 0 });
+            let mut current: Current = serde_json::from_value(current).unwrap();
+            (current.since, current.last_check_time) = (since.map(at), last.map(at));
+            assert_eq!(askable_for(&check, &current, at(100)), want.map(Duration::from_secs), "{current:?}");
+        }
     }
 
     #[tokio::test]
