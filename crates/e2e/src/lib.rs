@@ -18,6 +18,7 @@
 pub mod audit;
 mod canary;
 mod ground;
+pub mod kstatus;
 pub mod moves;
 pub mod objects;
 mod operator;
@@ -31,4 +32,4 @@ pub use ground::{Ground, Policies, eventually, is_refusing_left_out, minor, oper
 pub use operator::Operator;
 pub use scene::{PATIENCE, Reply, Scene};
 pub use tape::{Entry, Seen, Tape};
-pub use world::{World, is_ready, template_image};
+pub use world::{World, is_ready, partition_of, template_image};

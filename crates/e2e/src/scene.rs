@@ -16,7 +16,7 @@ use testcluster::AuditEntry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::world::Stored;
-use crate::{Entry, Ground, Operator, Policies, Tape, World, canary, ground, objects, story};
+use crate::{Entry, Ground, Operator, Policies, Seen, Tape, World, canary, ground, kstatus, objects, story};
 
 /// How long anything may take that a scenario waits for: long, since the machine may be busy. A scenario that works does not wait.
 pub const PATIENCE: Duration = Duration::from_mins(1);
@@ -237,6 +237,36 @@ impl Scene {
         self.patch(&format!("statefulset/{set}"), &body).await;
     }
 
+    /// Sets an annotation of `gate`.
+    pub async fn annotate(&self, key: &str, value: &str) {
+        self.patch("phasedrollout/gate", &json!({ "metadata": { "annotations": { key: value } } })).await;
+    }
+
+    /// What a pod is to do from now on (`testcluster/stages/pods.yaml`), such as `broken`; nothing special without a word.
+    pub async fn stage(&self, pod: &str, stage: Option<&str>) {
+        let body = json!({ "metadata": { "annotations": { "sts-plus.test/stage": stage } } });
+        self.patch(&format!("pod/{pod}"), &body).await;
+    }
+
+    /// The application of this namespace has errors from now on, or no longer; returns when Prometheus knows.
+    pub async fn errors(&self, has: bool) {
+        let labels = [("namespace", self.namespace.as_str()), ("pod", "all")];
+        if has {
+            self.ground.exporter.set("app_errors", &labels, 1.0);
+        } else {
+            self.ground.exporter.remove("app_errors", &labels);
+        }
+        let query = format!(r#"app_errors{{namespace="{}",pod="all"}}"#, self.namespace);
+        self.ground.prometheus.wait_for(&query, has).await.expect("the gauge is scraped");
+    }
+
+    /// Pods that the operator deleted, in order.
+    pub fn deleted(&self) -> Vec<String> {
+        let requests = self.requests();
+        let deletes = requests.iter().filter(|entry| entry.verb == "delete" && entry.resource == "pods");
+        deletes.filter(|entry| entry.code < 300).map(|entry| entry.name.clone()).collect()
+    }
+
     /// Changes the spec of `gate`.
     pub async fn configure(&self, spec: &Value) {
         self.patch("phasedrollout/gate", &json!({ "spec": spec })).await;
@@ -309,15 +339,24 @@ impl Scene {
         api.get("gate").await.expect("gate is there")
     }
 
-    /// The end of a scenario: the operator is still well, and the canary secret is in nothing that anybody can read.
+    /// The end of a scenario: the operator is still well, the canary secret is in nothing that anybody can read, and each status that
+    /// it wrote told tools that wait what is right for its phase, in less than 16 KiB.
     pub async fn end(mut self) {
         let crashed = self.operator.as_mut().is_some_and(|operator| !operator.is_running());
         assert!(!crashed, "the operator has ended by itself");
         let log = self.log();
         assert!(!log.contains("panic:"), "the operator has panicked");
         let events = serde_json::to_string(&self.events().await).expect("events are JSON");
+        let has_worked = !log.is_empty();
         let mut outputs = vec![("its log".to_owned(), log), ("events".to_owned(), events)];
         for entry in self.tape.entries() {
+            if let (Seen::Rollout(rollout), true) = (&entry.seen, has_worked) {
+                let object = serde_json::to_value(rollout).expect("a PhasedRollout is JSON");
+                let fault = kstatus::fault(&object).filter(|_| !entry.gone);
+                assert!(fault.is_none(), "version {}: {fault:?}\n{object:#}", entry.version);
+                let status = object.get("status").map(|status| status.to_string().len()).unwrap_or_default();
+                assert!(status < 16 * 1024, "version {}: the status has {status} bytes", entry.version);
+            }
             outputs.push((format!("version {}", entry.version), format!("{:?}", entry.seen)));
         }
         for (place, text) in outputs {

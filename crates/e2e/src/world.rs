@@ -131,6 +131,11 @@ impl World {
         ready_since(self.pods.get(pod)?)
     }
 
+    /// The highest version that was seen of anything.
+    pub fn latest_version(&self) -> u64 {
+        self.latest.into_iter().max().unwrap_or_default()
+    }
+
     /// An annotation of `web`.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotation_of("web", key)

@@ -84,7 +84,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn tell(&mut self, on: EventTarget, severity: Severity, reason: Reason, note: &str) {
-        self.events.push(Event { on, severity, reason, note: report::cut(note, NOTE_BYTES) });
+        self.events.push(Event { on, severity, reason, note: report::plain(note, NOTE_BYTES) });
     }
 
     /// An event on the PhasedRollout.

@@ -15,7 +15,7 @@ use crate::{
     units::{Partition, PodIndex},
 };
 
-/// How much of a retry token is shown.
+/// How much of a retry token is kept.
 const RETRY_BYTES: usize = 64;
 
 /// maxTries was used up, or a rolled pod was broken for as long.
@@ -126,11 +126,11 @@ pub(crate) fn stand_with(draft: &Draft, current: &Current, what: &str) -> Stand 
 
 /// A new value of the retry annotation takes the revision off the list and starts the counters again.
 pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
-    let given = draft.observed.rollout.annotations.get(names::RETRY);
-    if given == draft.status.retry.as_ref() {
+    let given = draft.observed.rollout.annotations.get(names::RETRY).map(|token| token_of(token));
+    if given == draft.status.retry {
         return;
     }
-    draft.status.retry = given.cloned();
+    draft.status.retry.clone_from(&given);
     let Some(given) = given else { return };
     let rejected = is_rejected(draft, facts);
     draft.status.rejected_revisions.retain(|revision| revision != facts.wanted);
@@ -143,9 +143,18 @@ pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
         let note = format!(
             "{}: {} was set while nothing had failed; a later failure is tried again for another value",
             names::RETRY,
-            report::cut(given, RETRY_BYTES)
+            given
         );
         draft.normal(Reason::NothingToRetry, &note);
+    }
+}
+
+/// The token as it is kept: its beginning and end if it is long. An annotation may have 256 KiB.
+fn token_of(given: &str) -> String {
+    let end = given.ceil_char_boundary(given.len().saturating_sub(RETRY_BYTES / 2));
+    match given.get(end..) {
+        Some(tail) if given.len() > RETRY_BYTES => report::cut(given, RETRY_BYTES / 2) + tail,
+        _ => given.to_owned(),
     }
 }
 
@@ -153,7 +162,7 @@ pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
 fn retry_words(draft: &Draft) -> String {
     match &draft.status.retry {
         Some(used) => {
-            format!("the annotation {} (with another value than {})", names::RETRY, report::cut(used, RETRY_BYTES))
+            format!("the annotation {} (with another value than {used})", names::RETRY)
         }
         None => format!("the annotation {}", names::RETRY),
     }

@@ -173,7 +173,8 @@ fn judge<'a>(draft: Draft<'a>, facts: &Facts<'a>, mut current: Current, error: O
     }
     if error.is_none() && current.tries >= check.max_tries && !current.failed {
         let message = format!(
-            "{}: {} checks without {} consecutive passes; {}",
+            "{}{}: {} checks without {} consecutive passes; {}",
+            cycle_words(current.step),
             current.pod,
             current.tries,
             check.success_threshold,
@@ -247,13 +248,23 @@ fn unanswered<'a>(draft: &'a Draft, current: &Current) -> Option<&'a CheckRecord
     last().find(|record| !record.passed && !is_answer(record)).filter(|_| !refused)
 }
 
+/// Before the pod's name, which two cycles may share.
+fn cycle_words(step: Step) -> &'static str {
+    match step {
+        Step::Preflight => "preflight: ",
+        Step::Final => "final: ",
+        Step::Pod | Step::Repair | Step::Rollback => "",
+    }
+}
+
 fn checking(draft: &Draft, current: &Current, due: Timestamp) -> Stand {
     let check = &draft.observed.rollout.spec.check;
-    let (reason, what) = match current.step {
-        Step::Preflight => (Reason::Preflight, "preflight: "),
-        Step::Final => (Reason::FinalChecks, "final: "),
-        _ => (Reason::Checking, ""),
+    let reason = match current.step {
+        Step::Preflight => Reason::Preflight,
+        Step::Final => Reason::FinalChecks,
+        _ => Reason::Checking,
     };
+    let what = cycle_words(current.step);
     let pod = &current.pod;
     let message = if current.last_check_time.is_none() {
         format!("{what}{pod} is available; first check at {}", clock(due))

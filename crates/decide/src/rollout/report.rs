@@ -38,7 +38,7 @@ pub(crate) enum Motion {
 
 impl Stand {
     pub(crate) fn new(motion: Motion, phase: Phase, reason: Reason, message: impl Into<String>) -> Self {
-        Self { phase, reason, message: cut(&message.into(), MESSAGE_BYTES), motion }
+        Self { phase, reason, message: plain(&message.into(), MESSAGE_BYTES), motion }
     }
 }
 
@@ -57,6 +57,11 @@ pub(crate) fn cut(text: &str, bytes: usize) -> String {
         text.get(..text.floor_char_boundary(bytes.saturating_sub(ellipsis.len()))).unwrap_or_default().to_owned();
     kept.push_str(ellipsis);
     kept
+}
+
+/// At most `bytes` of `text` without control characters, each of which would take six bytes in JSON and none of which a person can read.
+pub(crate) fn plain(text: &str, bytes: usize) -> String {
+    cut(&text.replace(char::is_control, " "), bytes)
 }
 
 /// Writes the stand into the status.
@@ -257,7 +262,7 @@ fn dated(kind: ConditionType, new: Option<New>, before: &[Condition], generation
         type_: kind.to_string(),
         status: status.to_owned(),
         reason: reason.to_string(),
-        message: cut(&message, CONDITION_BYTES),
+        message: plain(&message, CONDITION_BYTES),
         last_transition_time: same.map_or(Time(whole_seconds(now)), |old| old.last_transition_time.clone()),
         observed_generation: Some(generation),
     }

@@ -175,8 +175,8 @@ async fn delete_pod(name: &str, uid: &str, scene: &Scene, context: &Context) -> 
 
 async fn write_status(plan: &Plan, scene: &Scene, version: Option<&str>, context: &Context) -> Result<(), Error> {
     let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), scene.namespace());
-    let body = Patch::Apply(bodies::status(&scene.rollout, version, &plan.status));
-    let params = PatchParams { force: true, ..manager(names::MANAGER_STATUS) };
+    let body = Patch::Merge(bodies::status(&scene.rollout, version, &plan.status));
+    let params = manager(names::MANAGER_STATUS);
     let call = format!("writing the status of PhasedRollout {}", scene.name());
     let written = deadline(call, rollouts.patch_status(scene.name(), &params, &body)).await?;
     context.written.remember(scene.rollout_uid(), written.resource_version().as_deref());

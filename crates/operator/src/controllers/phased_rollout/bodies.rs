@@ -100,9 +100,11 @@ pub(super) fn consume_annotation(rollout: &PhasedRollout, key: &str) -> Option<P
     Some(Patch(vec![same_object(rollout), test(path, value.as_str()), remove(path)]))
 }
 
-/// The whole status, for server-side apply. UID and resourceVersion make the API server refuse it if anybody, such as a second
-/// operator, wrote the object since it was read.
+/// The whole status, as a merge patch. UID and resourceVersion make the API server refuse it if anybody, such as a second operator,
+/// wrote the object since it was read. What others put into the status goes: server-side apply would leave their fields as they are.
 pub(super) fn status(rollout: &PhasedRollout, resource_version: Option<&str>, status: &PhasedRolloutStatus) -> Value {
+    let mut new = json!(status);
+    remove_absent(&json!(rollout.status), &mut new);
     json!({
         "apiVersion": <PhasedRollout as kube::Resource>::api_version(&()),
         "kind": <PhasedRollout as kube::Resource>::kind(&()),
@@ -112,8 +114,19 @@ pub(super) fn status(rollout: &PhasedRollout, resource_version: Option<&str>, st
             "uid": rollout.metadata.uid,
             "resourceVersion": resource_version,
         },
-        "status": status,
+        "status": new,
     })
+}
+
+/// In a merge patch null removes a field; lists are replaced as they are.
+fn remove_absent(old: &Value, new: &mut Value) {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object_mut()) else { return };
+    for (key, before) in old {
+        match new.get_mut(key) {
+            Some(after) => remove_absent(before, after),
+            None => drop(new.insert(key.clone(), Value::Null)),
+        }
+    }
 }
 
 fn same_object(rollout: &PhasedRollout) -> PatchOperation {
@@ -291,5 +304,20 @@ mod tests {
             (Some("sts.plus/v1alpha1"), Some("PhasedRollout"))
         );
         assert!(body.get("spec").is_none());
+    }
+
+    #[test]
+    fn a_status_takes_away_what_is_not_in_it() {
+        let (mut object, _) = rollout(&Value::Null, &Value::Null);
+        let current =
+            json!({"index": 1, "pod": "web-1", "step": "Pod", "since": "2026-01-01T00:00:00Z", "failed": true});
+        let before =
+            json!({"phase": "Held", "neverHealthy": true, "current": current, "rejectedRevisions": ["a", "b"]});
+        let after = json!({"phase": "Idle", "current": {"index": 0, "pod": "web-0", "step": "Pod"}, "rejectedRevisions": ["b"]});
+        let after: PhasedRolloutStatus = serde_json::from_value(after).unwrap();
+        object.status = Some(serde_json::from_value(before.clone()).unwrap());
+        let mut document = json!({"status": object.status});
+        json_patch::merge(&mut document, &status(&object, None, &after));
+        assert_eq!(document["status"], json!(after));
     }
 }

@@ -95,7 +95,7 @@ impl World {
                 if rollout["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
                     return (409, refusal(409));
                 }
-                rollout["status"] = body["status"].clone();
+                json_patch::merge(&mut rollout["status"], &body["status"]);
                 bump(rollout);
                 (200, rollout.clone())
             }

@@ -29,9 +29,8 @@ pub(super) async fn tell(rollout: &PhasedRollout, context: &Context, error: &Err
     if status == before {
         return;
     }
-    let body = Patch::Apply(bodies::status(&live, live.resource_version().as_deref(), &status));
-    let params =
-        PatchParams { force: true, field_manager: Some(names::MANAGER_STATUS.to_owned()), ..PatchParams::default() };
+    let body = Patch::Merge(bodies::status(&live, live.resource_version().as_deref(), &status));
+    let params = PatchParams { field_manager: Some(names::MANAGER_STATUS.to_owned()), ..PatchParams::default() };
     match deadline(call(), rollouts.patch_status(&name, &params, &body)).await {
         Ok(written) => {
             context.written.remember(&live.uid().unwrap_or_default(), written.resource_version().as_deref());
