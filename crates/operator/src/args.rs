@@ -70,10 +70,9 @@ pub struct RunArgs {
     /// The user name that the API server knows this operator by, if it is not the installed service account. For the logs.
     #[arg(long, value_name = "USER")]
     pub identity: Option<String>,
-    /// Whether a Prometheus on a loopback address may be asked. Without it: only outside a cluster, where loopback is your own
-    /// machine; inside one it is the operator's pod.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub allow_loopback_prometheus: Option<bool>,
+    /// A Prometheus on a loopback address may be asked: on your own machine, or in the operator's own pod inside a cluster.
+    #[arg(long)]
+    pub allow_loopback_prometheus: bool,
     /// Where /livez, /readyz and /metrics are answered, or `off`. Without it: on 0.0.0.0:8080 inside a cluster, else nowhere.
     #[arg(long, value_name = "ADDRESS")]
     pub web_address: Option<String>,
@@ -105,12 +104,6 @@ impl RunArgs {
         Ok(Some(
             told.parse().with_context(|| format!("--web-address {told} is no address with a port, and not `off`"))?,
         ))
-    }
-
-    /// Whether a Prometheus on a loopback address may be asked, as told or by where the operator runs.
-    #[must_use]
-    pub fn may_ask_loopback(&self) -> bool {
-        self.allow_loopback_prometheus.unwrap_or_else(|| std::env::var_os("KUBERNETES_SERVICE_HOST").is_none())
     }
 }
 
@@ -196,7 +189,6 @@ mod tests {
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.namespaces, ["a", "b"]);
         assert_eq!(run.log_format, LogFormat::Auto);
-        assert_eq!(run.allow_loopback_prometheus, None);
     }
 
     #[test]
@@ -221,11 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn loopback_can_be_allowed_and_refused() {
-        for (flag, allowed) in [("--allow-loopback-prometheus", true), ("--allow-loopback-prometheus=false", false)] {
-            let cli = Cli::parse_from(["sts-plus", "run", flag]);
+    fn loopback_is_asked_only_when_it_is_allowed() {
+        for (flags, allowed) in [(&[][..], false), (&["--allow-loopback-prometheus"], true)] {
+            let cli = Cli::parse_from([&["sts-plus", "run"], flags].concat());
             let Command::Run(run) = cli.command else { panic!("not run") };
-            assert_eq!(run.may_ask_loopback(), allowed);
+            assert_eq!(run.allow_loopback_prometheus, allowed);
         }
     }
 }

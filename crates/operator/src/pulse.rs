@@ -25,6 +25,8 @@ pub struct Pulse {
     runs: Mutex<HashMap<u64, Instant>>,
     next: AtomicU64,
     last_run: Mutex<Instant>,
+    /// Since when there is something to look at, as far as was told.
+    objects: Mutex<Option<Instant>>,
     election: Mutex<Option<Instant>>,
 }
 
@@ -35,6 +37,7 @@ impl Default for Pulse {
             runs: Mutex::default(),
             next: AtomicU64::new(0),
             last_run: Mutex::new(Instant::now()),
+            objects: Mutex::default(),
             election: Mutex::default(),
         }
     }
@@ -77,6 +80,13 @@ impl Pulse {
         Run { pulse: self, id }
     }
 
+    /// Since when there are objects. The first one after a long time without is looked at a moment after it is seen.
+    fn seen(&self, objects: bool) -> Option<Instant> {
+        let mut since = lock(&self.objects);
+        *since = objects.then(|| since.unwrap_or_else(Instant::now));
+        *since
+    }
+
     /// What has not come round for too long. `objects`: whether there is anything to look at.
     ///
     /// # Errors
@@ -90,7 +100,7 @@ impl Pulse {
         if lock(&self.runs).values().any(|since| late(*since, LONGEST_RUN)) {
             return Err(format!("a run goes on for more than {} s", LONGEST_RUN.as_secs()));
         }
-        if objects && late(*lock(&self.last_run), RUN) {
+        if self.seen(objects).is_some_and(|since| late(since.max(*lock(&self.last_run)), RUN)) {
             return Err(format!("no PhasedRollout was looked at within {} s", RUN.as_secs()));
         }
         if lock(&self.election).is_some_and(|since| late(since, ELECTION)) {
@@ -128,7 +138,11 @@ mod tests {
         let pulse = Pulse::default();
         advance(RUN + Duration::from_secs(1)).await;
         assert_eq!(pulse.check(false), Ok(()));
-        assert!(pulse.check(true).is_err());
+        assert_eq!(pulse.check(true), Ok(()), "the first one is only just there");
+        advance(RUN).await;
+        assert_eq!(pulse.check(true), Ok(()));
+        advance(Duration::from_secs(1)).await;
+        assert!(pulse.check(true).unwrap_err().contains("no PhasedRollout was looked at"));
         drop(pulse.run());
         assert_eq!(pulse.check(true), Ok(()));
     }

@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     // Fails only if somebody has chosen before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let policy = args.prometheus.policy(args.may_ask_loopback())?;
+    let policy = args.prometheus.policy(args.allow_loopback_prometheus)?;
     let mut stop = Stop::new()?;
     let config = client::config().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
     let listener = match args.web_address()? {
@@ -209,6 +209,7 @@ fn start(
         secrets: phased_rollout::secrets::Look::default(),
         failures: Arc::clone(&shared.failures),
     });
+    let metrics = Arc::clone(&shared.wire.metrics);
     controllers.spawn(async move {
         // Else each object would be read from the API server once, just because we have started.
         context.caches.settle(SETTLE).await;
@@ -217,8 +218,11 @@ fn start(
             match outcome {
                 // Told where it happened.
                 Ok(_) | Err(ControllerError::ReconcilerFailed(..)) => {}
-                // It was deleted between the event and the run.
-                Err(ControllerError::ObjectNotFound(object)) => tracing::debug!(%object, "it is gone"),
+                // It was deleted before the run.
+                Err(ControllerError::ObjectNotFound(object)) => {
+                    tracing::debug!(%object, "it is gone");
+                    metrics.forget(object.namespace.as_deref().unwrap_or_default(), &object.name);
+                }
                 Err(error) => tracing::warn!("controller: {error}"),
             }
         }

@@ -6,12 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use sts_plus_api::{Phase, PhasedRollout};
+use sts_plus_api::{ConditionType, Phase, PhasedRollout};
 
 use super::{Counts, Key, Metrics, lock};
 use crate::leader::Guard;
@@ -115,6 +116,14 @@ fn gauges(
         PHASES.map(|phase| (with(key, "phase", format!("{phase:?}")), if phase == is { 1.0 } else { 0.0 }))
     });
     gauge(encoder, "sts_plus_rollout_phase", "1 for the phase of the PhasedRollout, 0 for all others", phases)?;
+    let conditions = rollouts.iter().flat_map(|(key, rollout)| {
+        let status = status(rollout);
+        ConditionType::ALL.map(|kind| {
+            let is = |condition: &Condition| condition.type_ == kind.to_string() && condition.status == "True";
+            (with(key, "type", kind.to_string()), if status.conditions.iter().any(is) { 1.0 } else { 0.0 })
+        })
+    });
+    gauge(encoder, "sts_plus_rollout_condition", "1 for a condition that is True, else 0", conditions)?;
     let times = rollouts.iter().filter_map(|(key, rollout)| {
         let status = status(rollout);
         status.current.as_ref()?;
@@ -142,7 +151,11 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, counts: &BTreeMap<Key, Counts>)
     let checks = counts.iter().flat_map(|(key, counts)| {
         counts.checks.iter().map(|(verdict, count)| (with(key, "verdict", (*verdict).to_owned()), *count))
     });
-    counter(encoder, "sts_plus_checks", "Answers of Prometheus by verdict", checks)
+    counter(encoder, "sts_plus_checks", "Answers of Prometheus by verdict", checks)?;
+    let errors = counts.iter().flat_map(|(key, counts)| {
+        counts.errors.iter().map(|(class, count)| (with(key, "class", (*class).to_owned()), *count))
+    });
+    counter(encoder, "sts_plus_rollout_errors", "Looks at a PhasedRollout that ended with an error", errors)
 }
 
 fn of((namespace, name): &Key) -> Labels {
@@ -186,6 +199,7 @@ mod tests {
     use sts_plus_api::Verdict;
 
     use super::*;
+    use crate::errors::Class;
 
     fn exposed(guard: Guard) -> (Arc<Metrics>, Exposed, Writer<PhasedRollout>) {
         let mut rollouts = Writer::<PhasedRollout>::default();
@@ -197,7 +211,8 @@ mod tests {
         };
         let rollout = serde_json::from_value(json!({
             "apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout", "metadata": {"name": "gate", "namespace": "ns"},
-            "spec": {"targetRef": "web", "skipCheck": true}, "status": {"phase": "Held"},
+            "spec": {"targetRef": "web", "skipCheck": true}, "status": {"phase": "Held", "conditions": [{"type": "Held", "status": "True", "reason": "PodRolling", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
         }));
         rollouts.apply_watcher_event(&Event::Apply(rollout.unwrap()));
         let metrics = Arc::new(Metrics::default());
@@ -210,14 +225,18 @@ mod tests {
         let (metrics, exposed, mut rollouts) = exposed(Guard::always());
         metrics.stepped("ns", "gate");
         metrics.checked("ns", "gate", Verdict::NoData);
+        metrics.failed("ns", "gate", Class::Bug);
         metrics.wrote(&http::Method::PATCH, "/apis/apps/v1/namespaces/ns/statefulsets/web", Some(200));
         let text = exposed.text().unwrap();
         for line in [
             "sts_plus_leader 1",
             r#"sts_plus_rollout_phase{namespace="ns",name="gate",phase="Held"} 1.0"#,
             r#"sts_plus_rollout_phase{namespace="ns",name="gate",phase="Idle"} 0.0"#,
+            r#"sts_plus_rollout_condition{namespace="ns",name="gate",type="Held"} 1.0"#,
+            r#"sts_plus_rollout_condition{namespace="ns",name="gate",type="Stalled"} 0.0"#,
             r#"sts_plus_rollout_steps_total{namespace="ns",name="gate"} 1"#,
             r#"sts_plus_checks_total{namespace="ns",name="gate",verdict="NoData"} 1"#,
+            r#"sts_plus_rollout_errors_total{namespace="ns",name="gate",class="Bug"} 1"#,
             r#"sts_plus_api_writes_total{resource="statefulsets",verb="patch",result="ok"} 1"#,
             "# EOF",
         ] {

@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sts_plus_api::Verdict;
 
+use crate::errors::Class;
+
 /// Namespace and name of a PhasedRollout.
 type Key = (String, String);
 
@@ -34,6 +36,7 @@ struct Counts {
     steps: u64,
     drifts: u64,
     checks: BTreeMap<&'static str, u64>,
+    errors: BTreeMap<&'static str, u64>,
 }
 
 impl Metrics {
@@ -41,8 +44,7 @@ impl Metrics {
     pub fn wrote(&self, method: &http::Method, path: &str, code: Option<u16>) {
         let write = Write { resource: resource_of(path), verb: verb_of(method), result: result_of(code) };
         let mut writes = lock(&self.writes);
-        let count = writes.entry(write).or_insert(0);
-        *count = count.saturating_add(1);
+        add_one(&mut writes, write);
     }
 
     /// The partition was lowered.
@@ -57,10 +59,17 @@ impl Metrics {
 
     /// Prometheus was asked.
     pub fn checked(&self, namespace: &str, name: &str, verdict: Verdict) {
-        self.count(namespace, name, |counts| {
-            let count = counts.checks.entry(word_of(verdict)).or_insert(0);
-            *count = count.saturating_add(1);
-        });
+        self.count(namespace, name, |counts| add_one(&mut counts.checks, word_of(verdict)));
+    }
+
+    /// A run has ended with an error.
+    pub fn failed(&self, namespace: &str, name: &str, class: Class) {
+        self.count(namespace, name, |counts| add_one(&mut counts.errors, kind_of(class)));
+    }
+
+    /// The PhasedRollout is gone.
+    pub fn forget(&self, namespace: &str, name: &str) {
+        lock(&self.rollouts).remove(&(namespace.to_owned(), name.to_owned()));
     }
 
     fn count(&self, namespace: &str, name: &str, change: impl FnOnce(&mut Counts)) {
@@ -77,6 +86,21 @@ impl Metrics {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn add_one<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
+    let count = counts.entry(key).or_insert(0);
+    *count = count.saturating_add(1);
+}
+
+fn kind_of(class: Class) -> &'static str {
+    match class {
+        Class::Transient => "Transient",
+        Class::Conflict => "Conflict",
+        Class::Invalid => "Invalid",
+        Class::Forbidden => "Forbidden",
+        Class::Bug => "Bug",
+    }
 }
 
 fn word_of(verdict: Verdict) -> &'static str {
@@ -150,9 +174,11 @@ mod tests {
         metrics.checked("ns", "a", Verdict::Data);
         metrics.drifted("ns", "a");
         let left = metrics.rollouts(|(_, name)| name == "a");
-        let counts = Counts { steps: 1, drifts: 1, checks: BTreeMap::from([("Data", 1)]) };
+        let counts = Counts { steps: 1, drifts: 1, checks: BTreeMap::from([("Data", 1)]), errors: BTreeMap::new() };
         assert_eq!(left.into_values().collect::<Vec<_>>(), [counts]);
         assert_eq!(metrics.rollouts(|_| true).len(), 1, "for good");
+        metrics.forget("ns", "a");
+        assert!(lock(&metrics.rollouts).is_empty(), "also if nobody ever asks for the numbers");
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub(super) async fn carry_out(plan: &Plan, scene: &Scene, context: &Context) -> 
         report::event(scene, event);
         context.events.record(regarding, event.severity, event.reason, &event.note).await;
     }
+    if is_gone {
+        context.forget(scene.rollout_uid());
+    }
     Ok(())
 }
 

@@ -119,6 +119,7 @@ pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Re
         }
         Err(error) => {
             report::failure(&rollout, &error);
+            context.metrics.failed(&rollout.namespace().unwrap_or_default(), &rollout.name_any(), error.class());
             trouble::tell(&rollout, &context, &error).await;
             Err(error)
         }

@@ -307,6 +307,10 @@ async fn a_write_that_is_forbidden_is_told_in_the_status() {
     let world = rig.world.lock().unwrap();
     let status = world.rollout.as_ref().unwrap()["status"].clone();
     assert!(status["message"].as_str().unwrap().contains("the API server refuses the operator"), "{status}");
+    let (caches, guard) = (vec![Arc::clone(&rig.context.caches)], Arc::clone(&rig.context.guard));
+    let numbers = crate::metrics::Exposed::new(Arc::clone(&rig.context.metrics), caches, guard).text().unwrap();
+    let counted = r#"sts_plus_rollout_errors_total{namespace="ns",name="web",class="Forbidden"} 1"#;
+    assert!(numbers.contains(counted), "{numbers}");
 }
 
 #[tokio::test]
@@ -353,6 +357,25 @@ async fn an_object_that_is_gone_is_forgotten() {
     rig.world.lock().unwrap().rollout = None;
     assert_eq!(rig.run().await.unwrap(), Next::await_change());
     assert_eq!(rig.asked(), ["GET phasedrollouts/web"]);
+}
+
+#[tokio::test]
+async fn with_its_finalizer_an_object_is_forgotten() {
+    let mut rig = Rig::new();
+    rig.settle().await;
+    rig.world.lock().unwrap().rollout.as_mut().unwrap()["metadata"]["deletionTimestamp"] =
+        json!("2026-01-01T01:00:00Z");
+    let mut let_go = false;
+    for _ in 0..5 {
+        rig.refresh();
+        rig.run().await.unwrap();
+        let_go = rig.writes().contains(&"PATCH phasedrollouts/web".to_owned());
+        if let_go {
+            break;
+        }
+    }
+    assert!(let_go);
+    assert!(rig.context.written.is_seen("rollout-uid", Some("1")), "no version of it is remembered");
 }
 
 #[tokio::test]
