@@ -1,6 +1,7 @@
-//! Running the operator: which of several works, with which rights, and how it is installed.
+//! Running the operator: which of several works, with which rights, and what it says of itself.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 
 mod leader;
 mod rbac;
+mod web;
