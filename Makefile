@@ -34,6 +34,12 @@ demo: ## show a rollout, a bad release and its fix on real parts of this machine
 test: ## build what is missing, run every test and lint, print the counts
 	@scripts/test
 
+.PHONY: soak
+soak: ## what takes too long for every day: ten minutes of fuzzing for each parser, and the long tests
+	@scripts/build '1.37' test --workspace --no-run
+	@scripts/fuzz 600
+	@cargo test --workspace --test model --test faults -- --ignored
+
 .PHONY: lint
 lint: ## format check, clippy, licences and bans of dependencies, documentation, shell scripts
 	@scripts/test lint

@@ -4,6 +4,7 @@
 pub mod conditions;
 pub mod names;
 pub mod phased_rollout;
+mod rules;
 pub mod status;
 
 pub use conditions::{ConditionType, Reason};
@@ -13,9 +14,27 @@ pub use phased_rollout::{
 };
 pub use status::{CheckRecord, Current, Passed, Phase, PhasedRolloutStatus, Series, Step, Verdict};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
+
 /// The custom resource definitions that sts-plus installs, in the order in which they are applied.
 #[must_use]
-pub fn crds() -> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
+pub fn crds() -> Vec<CustomResourceDefinition> {
     use kube::CustomResourceExt as _;
-    vec![PhasedRollout::crd()]
+    let mut crds = vec![PhasedRollout::crd()];
+    let versions = crds.iter_mut().flat_map(|crd| &mut crd.spec.versions);
+    let schemas = versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    schemas.for_each(without_null);
+    crds
+}
+
+/// `null` is what an absent field is: the API server takes it out, so that `query: null` is no query and a default is filled in.
+/// Were it allowed, a rule would see a field there.
+fn without_null(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(without_null);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        without_null(items);
+    }
 }

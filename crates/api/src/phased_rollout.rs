@@ -8,7 +8,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::PhasedRolloutStatus;
+use crate::{PhasedRolloutStatus, rules};
 
 /// The rolling update of one StatefulSet, one pod at a time, held between pods until Prometheus checks pass.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,17 +31,20 @@ use crate::PhasedRolloutStatus;
     printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new(
-    "self.skipCheck || (has(self.standardRollingUpdate) && self.standardRollingUpdate) || has(self.check.query) || (has(self.check.queries) && size(self.check.queries) > 0)"
-).message("spec.check.query is missing: give a query in spec.check.query or spec.check.queries, or set spec.skipCheck to true to roll without checks"))]
+#[x_kube(
+    validation = rules::some_query(),
+    validation = rules::one_switch(),
+)]
 pub struct PhasedRolloutSpec {
     /// Name of the StatefulSet in the same namespace.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = rules::object_name("targetRef", "StatefulSet"))]
     pub target_ref: String,
-    /// True: the normal rolling update is resumed, without checks (the partition is removed).
+    /// True: the normal rolling update is resumed, without checks (the partition is removed). What check and pauseBefore say is kept
+    /// for later. paused wins.
     #[serde(default)]
     pub skip_check: bool,
-    /// Alias of skipCheck.
+    /// Alias of skipCheck: one of the two is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standard_rolling_update: Option<bool>,
     /// True: no further pod is rolled and no check is made; the hold is kept.
@@ -50,11 +53,13 @@ pub struct PhasedRolloutSpec {
     /// What must be true before the next pod is rolled.
     #[serde(default)]
     pub check: Check,
-    /// Pod indexes before which the rollout waits for the annotation `sts.plus/approve: <revision>/<index>`.
+    /// Pod indexes before which the rollout waits for the annotation `sts.plus/approve: <revision>/<index>`. One that no pod has waits
+    /// for nothing until the set is scaled up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(range(min = 0)))]
+    #[x_kube(validation = rules::each_once())]
     pub pause_before: Vec<i32>,
-    /// Longest time without progress while not paused, in seconds. Missing: no limit.
+    /// Longest time without progress while not paused, in seconds. Shorter than a good check cycle, each cycle counts as stalled until its next progress. Missing: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub progress_deadline_seconds: Option<i32>,
@@ -78,18 +83,21 @@ impl PhasedRolloutSpec {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!(has(self.query) && has(self.queries) && size(self.queries) > 0)")
-        .message("spec.check.query and spec.check.queries are both set: keep one of them (query is a shorthand for a list of one)"),
-    validation = Rule::new("self.maxTries >= self.successThreshold")
-        .message("spec.check.maxTries must be at least spec.check.successThreshold: that many consecutive passes do not fit into fewer tries"),
-    validation = Rule::new("!has(self.queries) || self.queries.all(q, has(q.name))")
-        .message("spec.check.queries[].name is missing: give every query of the list a name of its own"),
-    validation = Rule::new("!has(self.queries) || self.queries.all(q, !has(q.name) || self.queries.exists_one(p, has(p.name) && p.name == q.name))")
-        .message("spec.check.queries[].name is used twice: give every query a name of its own"),
-    validation = Rule::new("has(self.url) || ((!has(self.query) || has(self.query.url)) && (!has(self.queries) || self.queries.all(q, has(q.url))))")
-        .message("spec.check.query.url is missing: give the Prometheus URL there, for each of spec.check.queries, or once in spec.check.url"),
-    validation = url_scheme_rule(),
-    validation = url_userinfo_rule(),
+    validation = rules::query_or_queries(),
+    validation = rules::tries_for_the_passes(),
+    validation = rules::every_query_named(),
+    validation = rules::no_name_twice(),
+    validation = rules::some_url(),
+    validation = rules::shared_url_for_tls(),
+    validation = rules::url_characters(),
+    validation = rules::url_scheme(),
+    validation = rules::url_credentials(),
+    validation = rules::url_host(),
+    validation = rules::url_host_characters(),
+    validation = rules::url_port(),
+    validation = rules::url_query_string(),
+    validation = rules::url_fragment(),
+    validation = rules::url_ipv4(),
 )]
 pub struct Check {
     /// Wait after a pod is rolled, in seconds, so that Prometheus gathers fresh data. 0 is honoured.
@@ -122,11 +130,12 @@ pub struct Check {
     /// Secret for the queries that name none; see the field of a query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = rules::object_name("secretRef", "Secret"))]
     pub secret_ref: Option<String>,
     /// What happens when maxTries is used up.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// One check cycle before the first pod is touched.
+    /// One check cycle before the first pod is touched. If this and final are false, only the time between two pods is checked.
     #[serde(default = "yes")]
     pub preflight: bool,
     /// One check cycle after the last pod, before the rollout counts as complete.
@@ -188,27 +197,38 @@ impl Default for Check {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("self.successWhen != 'Data' || self.onMissingMetric != 'Hold'")
-        .message("onMissingMetric Hold needs successWhen NoData: with successWhen Data a missing metric never passes anyway; remove one of the two"),
-    validation = url_scheme_rule(),
-    validation = url_userinfo_rule(),
+    validation = rules::missing_metric_needs_no_data(),
+    validation = rules::own_url_for_tls(),
+    validation = rules::url_characters(),
+    validation = rules::url_scheme(),
+    validation = rules::url_credentials(),
+    validation = rules::url_host(),
+    validation = rules::url_host_characters(),
+    validation = rules::url_port(),
+    validation = rules::url_query_string(),
+    validation = rules::url_fragment(),
+    validation = rules::url_ipv4(),
 )]
 pub struct Query {
     /// Name of the query in messages and status. Required in a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = rules::one_line())]
     pub name: Option<String>,
     /// PromQL. `${pod}`, `${ordinal}`, `${namespace}`, `${statefulset}`, `${revision}`, `${previousRevision}`, `${zone}` and
     /// `${node}` are filled in; `$${` is a literal `${`.
     #[schemars(length(min = 1, max = 8192))]
+    #[x_kube(validation = rules::not_blank())]
     pub expr: String,
-    /// Prometheus, without `/api/v1/query`. No scheme means http.
+    /// Prometheus, without `/api/v1/query`. No scheme means http. Missing: check.url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub url: Option<String>,
     /// Name of a Secret in the same namespace with `token` (bearer) or `username` and `password` (basic).
+    /// With all three the token is used. Missing: check.secretRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = rules::object_name("secretRef", "Secret"))]
     pub secret_ref: Option<String>,
     /// Whether returned series mean failure (`NoData`, alert style) or success (`Data`, assert style).
     #[serde(default)]
@@ -216,11 +236,11 @@ pub struct Query {
     /// Whether a check passes on a metric that does not exist at all.
     #[serde(default)]
     pub on_missing_metric: OnMissingMetric,
-    /// Time-out of one request, in seconds.
+    /// Time-out of one request, in seconds. periodSeconds begins after the answer, so it may be shorter.
     #[serde(default = "Query::default_timeout_seconds")]
     #[schemars(range(min = 1, max = 60))]
     pub timeout_seconds: i32,
-    /// How to trust Prometheus and to identify to it.
+    /// How to trust Prometheus and to identify to it. Only with an https URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
 }
@@ -238,17 +258,24 @@ impl Query {
 }
 
 /// TLS towards Prometheus.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = rules::authority_or_no_verification())]
 pub struct Tls {
     /// Name of a Secret whose key `ca.crt` holds the certificates to trust, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = rules::object_name("caSecretRef", "Secret"))]
     pub ca_secret_ref: Option<String>,
     /// Name of a Secret with `tls.crt` and `tls.key`, the client certificate, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = rules::object_name("certSecretRef", "Secret"))]
     pub cert_secret_ref: Option<String>,
-    /// Name to verify the certificate against, in place of the URL's host.
+    /// Name to ask for and to verify the certificate against, in place of the URL's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = rules::host_name())]
     pub server_name: Option<String>,
     /// True: the certificate is not verified.
     #[serde(default)]
@@ -310,16 +337,6 @@ pub enum DeletionPolicy {
 
 fn yes() -> bool {
     true
-}
-
-fn url_scheme_rule() -> kube::core::Rule {
-    kube::core::Rule::new("!has(self.url) || !self.url.contains('://') || self.url.matches('^[hH][tT][tT][pP][sS]?://')")
-        .message("url has a scheme other than http and https: write http://host:port/path, https://host:port/path, or host:port/path")
-}
-
-fn url_userinfo_rule() -> kube::core::Rule {
-    kube::core::Rule::new("!has(self.url) || !self.url.matches('^([^/?#]*://)?[^/?#]*@')")
-        .message("url contains credentials (user@ or user:password@): put them into a Secret and name it in secretRef")
 }
 
 /// Conditions as Kubernetes defines them, a list keyed by `type`.

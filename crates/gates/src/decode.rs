@@ -49,8 +49,13 @@ pub enum Decoded {
         /// `error`; cut by the reader, not here.
         text: String,
     },
-    /// No usable answer: a clause that tells why.
-    Unusable(String),
+    /// No usable answer.
+    Unusable {
+        /// A clause that tells why, with words of the answer; cut by the reader, not here.
+        why: String,
+        /// What follows it, and is never cut off.
+        cure: &'static str,
+    },
 }
 
 /// One series.
@@ -66,10 +71,10 @@ pub struct Found {
 #[must_use]
 pub fn decode(reply: &Reply) -> Decoded {
     if reply.body.len() > MAX_BODY {
-        return Decoded::Unusable("the answer is larger than 4 MiB: aggregate in the expression".to_owned());
+        return unusable("the answer is larger than 4 MiB", ": aggregate in the expression");
     }
     if let Some(coding) = reply.content_encoding.as_deref().filter(|c| !c.trim().eq_ignore_ascii_case("identity")) {
-        return Decoded::Unusable(format!("the answer is compressed ({coding}), although none was asked for"));
+        return unusable(format!("the answer is compressed ({coding})"), ", although none was asked for");
     }
     let json = reply.content_type.as_deref().is_some_and(is_json);
     if reply.status != 200 {
@@ -77,14 +82,23 @@ pub fn decode(reply: &Reply) -> Decoded {
     }
     if !json {
         let found = reply.content_type.as_deref().unwrap_or("none");
-        return Decoded::Unusable(format!(
-            "the answer is not JSON (content type {found}): check that the url is the one of Prometheus"
-        ));
+        let why = format!("the answer is not JSON (content type {found})");
+        return unusable(why, ": check that the url is the one of Prometheus");
     }
-    match serde_json::from_slice::<Envelope<'_>>(&reply.body) {
+    match envelope(&reply.body) {
         Ok(envelope) => envelope.read(),
-        Err(e) => Decoded::Unusable(format!("the answer cannot be read: {e}")),
+        Err(why) => unusable(format!("the answer cannot be read: {why}"), ""),
     }
+}
+
+fn unusable(why: impl Into<String>, cure: &'static str) -> Decoded {
+    Decoded::Unusable { why: why.into(), cure }
+}
+
+/// The whole body is text before anything in it counts: in a field that is skipped, the parser would not look.
+fn envelope(body: &[u8]) -> Result<Envelope<'_>, String> {
+    let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
+    serde_json::from_str(text).map_err(|e| e.to_string())
 }
 
 fn is_json(content_type: &str) -> bool {
@@ -95,7 +109,7 @@ fn is_json(content_type: &str) -> bool {
 fn refused(reply: &Reply, json: bool) -> Decoded {
     let plain = reply.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/plain"));
     if json
-        && let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(&reply.body)
+        && let Ok(envelope) = envelope(&reply.body)
         && let Some(text) = envelope.error
     {
         return Decoded::Refused { kind: envelope.error_type.unwrap_or_default(), text };
@@ -137,17 +151,17 @@ impl Envelope<'_> {
                 let text = self.error.unwrap_or_default();
                 return Decoded::Refused { kind: self.error_type.unwrap_or_default(), text };
             }
-            _ => return Decoded::Unusable("the answer has an unknown status".to_owned()),
+            _ => return unusable("the answer has an unknown status", ""),
         }
         let Some(data) = self.data else {
-            return Decoded::Unusable("the answer has no data".to_owned());
+            return unusable("the answer has no data", "");
         };
         let counted = match data.result_type.as_str() {
             "vector" => serde_json::from_str::<Counted<Sample>>(data.result.get()).map(Counted::into_parts),
             "matrix" => serde_json::from_str::<Counted<Range>>(data.result.get()).map(Counted::into_parts),
             "scalar" => return Decoded::WrongType("scalar"),
             "string" => return Decoded::WrongType("string"),
-            _ => return Decoded::Unusable("the answer has an unknown result type".to_owned()),
+            _ => return unusable("the answer has an unknown result type", ""),
         };
         match counted {
             Ok((count, first)) => {
@@ -157,7 +171,7 @@ impl Envelope<'_> {
                 }
                 Decoded::Series { count, first, warnings }
             }
-            Err(e) => Decoded::Unusable(format!("the answer cannot be read: {e}")),
+            Err(e) => unusable(format!("the answer cannot be read: {e}"), ""),
         }
     }
 }

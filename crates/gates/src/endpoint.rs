@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use url::Url;
+use url::{Host, Url};
 
 const API: &str = "/api/v1/query";
 
@@ -41,6 +41,11 @@ pub enum EndpointError {
     /// A space, a control character or a backslash.
     #[error("contains a space, a control character or a backslash: leave it out")]
     Character,
+    /// The host is another one than a person reads: `010.0.0.1` is `8.0.0.1`, `%70rom` is `prom`.
+    #[error(
+        "has a host that is not what it looks like: write it in letters of ASCII, an IPv4 address as four numbers without leading zeros"
+    )]
+    Disguised,
     /// The host or the port cannot be used.
     #[error("cannot be used: {0}")]
     Invalid(String),
@@ -74,10 +79,16 @@ impl Endpoint {
         if rest.contains('?') {
             return Err(EndpointError::QueryString);
         }
+        if authority.ends_with(':') {
+            return Err(EndpointError::Invalid("no port after the colon".to_owned()));
+        }
         let invalid = |e: url::ParseError| EndpointError::Invalid(e.to_string());
         let mut base = Url::parse(&format!("{scheme}://{rest}")).map_err(invalid)?;
         if base.port() == Some(0) {
             return Err(EndpointError::Invalid("port 0".to_owned()));
+        }
+        if !is_as_written(&base, authority) {
+            return Err(EndpointError::Disguised);
         }
         let path = base.path().trim_end_matches('/');
         let path = path.strip_suffix(API).unwrap_or(path).trim_end_matches('/').to_owned();
@@ -149,6 +160,18 @@ impl fmt::Display for Origin {
     }
 }
 
+/// True if the host of `url` is what stands in `authority`. A URL parser also decodes `%70`, maps letters that look alike, and takes
+/// numbers of all kinds for an IPv4 address.
+fn is_as_written(url: &Url, authority: &str) -> bool {
+    let written = authority.split(':').next().unwrap_or_default();
+    match url.host() {
+        Some(Host::Domain(host)) => host == written.to_ascii_lowercase(),
+        Some(Host::Ipv4(address)) => address.to_string() == written,
+        Some(Host::Ipv6(_)) => true,
+        None => false,
+    }
+}
+
 fn split_scheme(written: &str) -> Result<(&'static str, &str), EndpointError> {
     let lower = written.to_ascii_lowercase();
     match written.split_once("://") {
@@ -211,6 +234,7 @@ mod tests {
         "prom.monitoring.svc.cluster.local:9090/select/0/prometheus",
         "http://prom.monitoring.svc.cluster.local:9090/select/0/prometheus"
     )]
+    #[case("xn--bcher-kva.example", "http://xn--bcher-kva.example:80")]
     #[case("http-proxy:9090", "http://http-proxy:9090")]
     #[case("http:9090", "http://http:9090")]
     fn accepts(#[case] written: &str, #[case] shown: &str) {
@@ -244,6 +268,13 @@ mod tests {
     #[case("prom\t:9090", EndpointError::Character)]
     #[case("http:\\\\prom", EndpointError::Character)]
     #[case("prom\\x", EndpointError::Character)]
+    #[case("010.0.0.1:9090", EndpointError::Disguised)]
+    #[case("0x7f.1", EndpointError::Disguised)]
+    #[case("http://2130706433/x", EndpointError::Disguised)]
+    #[case("10.0.0.1.", EndpointError::Disguised)]
+    #[case("%70rom", EndpointError::Disguised)]
+    #[case("\u{ff50}rom", EndpointError::Disguised)]
+    #[case("b\u{fc}cher.example", EndpointError::Disguised)]
     fn refuses(#[case] written: &str, #[case] want: EndpointError) {
         assert_eq!(Endpoint::parse(written), Err(want));
     }
@@ -252,6 +283,7 @@ mod tests {
     #[case("prom:notaport")]
     #[case("prom:99999")]
     #[case("prom:0")]
+    #[case("prom:")]
     #[case("[::1")]
     #[case("http://exa%mple")]
     #[case("1.2.3.4.5:9090")]

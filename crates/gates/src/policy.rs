@@ -206,9 +206,9 @@ mod tests {
     #[case("prom", None)]
     #[case("127.0.0.1.example", None)]
     fn a_host_that_is_an_address(#[case] host: &str, #[case] want: Option<&str>) {
-        for url in [format!("{host}:9090"), format!("https://{host}/x")] {
-            let endpoint = Endpoint::parse(&url).unwrap();
-            assert_eq!(Policy::default().refuses(&endpoint), want.map(refused), "{url}");
+        for url in [format!("http://{host}:9090"), format!("https://{host}/x")] {
+            let found = address(&url.parse().unwrap());
+            assert_eq!(found.and_then(|address| AddressPolicy::default().refuses(address)), want, "{url}");
         }
     }
 

@@ -203,7 +203,7 @@ fn collect(tree: &Expr, found: &mut BTreeSet<Metric>) {
 }
 
 fn metrics_of(selector: &VectorSelector, range: Option<Duration>, found: &mut BTreeSet<Metric>) {
-    if let Some(name) = &selector.name {
+    if let Some(name) = selector.name.as_ref().filter(|name| !name.is_empty()) {
         let selector = format!("{{__name__=\"{}\"}}", escape(name, '"'));
         found.insert(Metric { shown: name.clone(), selector, range });
         return;
@@ -213,6 +213,10 @@ fn metrics_of(selector: &VectorSelector, range: Option<Duration>, found: &mut BT
     for group in groups {
         let named: Vec<&Matcher> = group.iter().filter(|m| selects_a_name(m)).collect();
         let used = if named.is_empty() { group.iter().collect() } else { named };
+        if !used.iter().any(|matcher| is_proper(matcher)) {
+            // Prometheus takes no selector that may match everything.
+            continue;
+        }
         let selector = format!("{{{}}}", used.iter().map(|m| matcher_text(m)).collect::<Vec<_>>().join(","));
         let shown = match used.as_slice() {
             [only] if only.name == "__name__" && matches!(only.op, MatchOp::Equal) => only.value.clone(),
@@ -223,7 +227,17 @@ fn metrics_of(selector: &VectorSelector, range: Option<Duration>, found: &mut BT
 }
 
 fn selects_a_name(matcher: &Matcher) -> bool {
-    matcher.name == "__name__" && matches!(matcher.op, MatchOp::Equal | MatchOp::Re(_))
+    matcher.name == "__name__" && matches!(matcher.op, MatchOp::Equal | MatchOp::Re(_)) && is_proper(matcher)
+}
+
+/// True if it cannot match a series without the label.
+fn is_proper(matcher: &Matcher) -> bool {
+    match &matcher.op {
+        MatchOp::Equal => !matcher.value.is_empty(),
+        MatchOp::NotEqual => matcher.value.is_empty(),
+        MatchOp::Re(pattern) => !pattern.is_match(""),
+        MatchOp::NotRe(pattern) => pattern.is_match(""),
+    }
 }
 
 fn matcher_text(matcher: &Matcher) -> String {
@@ -276,6 +290,9 @@ mod tests {
     #[case("{__name__=\"my.metric\"}", &["my.metric"])]
     #[case("{\"my.metric\", job=\"x\"}", &["my.metric"])]
     #[case("{__name__=~\"a|b\",job=\"x\"}", &["{__name__=~\"a|b\"}"])]
+    #[case("{__name__=\"\",job=\"x\"}", &["{__name__=\"\",job=\"x\"}"])]
+    #[case("{\"\",job=\"x\"}", &["{__name__=\"\",job=\"x\"}"])]
+    #[case("{__name__=~\".*\",job=\"x\"}", &["{__name__=~\".*\",job=\"x\"}"])]
     #[case("{job=\"x\",le!=\"1\"}", &["{job=\"x\",le!=\"1\"}"])]
     #[case("max_over_time(a[1h:1m]) unless b offset 5m", &["a", "b"])]
     #[case("vector(1) == 0", &[])]

@@ -62,7 +62,9 @@ pub fn judge(reply: &Reply, asked: Asked<'_>) -> Judgement {
             in_sentence(asked.query)
         )),
         Decoded::Refused { kind, text } => Judgement::error(refused_sentence(reply.status, &kind, &text, asked)),
-        Decoded::Unusable(why) => Judgement::error(format!("Prometheus at {endpoint}: {}", one_line(&why))),
+        Decoded::Unusable { why, cure } => {
+            Judgement::error(format!("Prometheus at {endpoint}: {}{cure}", in_sentence(&why)))
+        }
     }
 }
 
@@ -85,7 +87,7 @@ fn hidden(decoded: Decoded, credentials: Option<&Credentials>) -> Decoded {
         }
         Decoded::WrongType(kind) => Decoded::WrongType(kind),
         Decoded::Refused { kind, text } => Decoded::Refused { kind: hide(kind), text: hide(text) },
-        Decoded::Unusable(why) => Decoded::Unusable(hide(why)),
+        Decoded::Unusable { why, cure } => Decoded::Unusable { why: hide(why), cure },
     }
 }
 

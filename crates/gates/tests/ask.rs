@@ -248,7 +248,7 @@ async fn problems(#[case] asked: Query, #[case] secrets: Secrets, #[case] reason
 #[case("127.0.0.1:9", "a loopback address")]
 #[case("localhost:9", "a loopback address")]
 #[case("[::1]:9", "a loopback address")]
-#[case("0x7f.1:9", "a loopback address")]
+#[case("[::ffff:127.0.0.1]:9", "a loopback address")]
 #[case("169.254.169.254", "a link-local address")]
 #[case("0.0.0.0:9090", "an unspecified address")]
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 #![allow(clippy::indexing_slicing, reason = "a test may panic; an index into JSON does not")]
 
+mod fields;
+mod pairs;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod rules;

@@ -145,7 +145,7 @@ fn full_status() -> Value {
             "index": 2, "pod": "web-2", "step": "Pod", "since": time, "tries": 2, "consecutivePasses": 1, "failed": true,
             "lastCheckTime": time, "nextCheckTime": time, "brokenSince": time,
         },
-        "passed": [{ "revision": "web-2", "index": 2 }], "retry": "1", "neverHealthy": true,
+        "passed": [{ "revision": "web-2", "index": 2 }], "retry": "1", "neverHealthy": true, "remadeSince": time, "seal": "s",
         "checks": [{
             "time": time, "name": "query", "pod": "web-2", "query": "up{}", "endpoint": "http://prom:9090", "verdict": "NoData",
             "passed": true, "message": "m", "httpStatus": 200, "seriesCount": 1, "series": [{ "labels": "{}", "value": "NaN" }],

@@ -343,3 +343,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn bytes_that_are_no_text_spoil_the_answer_wherever_they_are() {
+    let body = br#"{"status":"success","infos":["?"],"data":{"resultType":"vector","result":[]}}"#;
+    let spoilt = body.map(|byte| if byte == b'?' { 0xff } else { byte });
+    for (body, verdict) in [(*body, Verdict::NoData), (spoilt, Verdict::Error)] {
+        let reply = Reply { body: body.to_vec().into(), ..reply("") };
+        assert_eq!(judge(&reply, asked(SuccessWhen::NoData)).verdict, verdict);
+    }
+}
+
+/// A header may be 64 KiB long; the cure at the end of the sentence stays.
+#[test]
+fn a_long_header_leaves_the_cure_in_the_sentence() {
+    let reply = Reply { content_type: Some("x".repeat(60_000)), ..reply("{}") };
+    let (_, _, sentence) = of(&reply, SuccessWhen::NoData);
+    assert!(sentence.ends_with(": check that the url is the one of Prometheus") && sentence.len() < 512, "{sentence}");
+}

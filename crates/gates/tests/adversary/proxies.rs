@@ -172,7 +172,7 @@ async fn a_proxy_that_is_down(#[case] scheme: &str) {
 /// A proxy is no way around the addresses that must not be asked.
 #[rstest]
 #[case::metadata("http://169.254.169.254/latest")]
-#[case::metadata_in_hex("http://0xa9fea9fe")]
+#[case::metadata_in_version_6("http://[::ffff:a9fe:a9fe]")]
 #[case::tunnel("https://[fd00:ec2::254]")]
 #[case::name_of_loopback("http://localhost:9090")]
 #[tokio::test]

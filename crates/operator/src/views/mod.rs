@@ -6,7 +6,14 @@ mod refusal;
 mod rollout;
 mod set;
 
+use serde::{Deserialize, Deserializer};
+
 pub use pod::PodObject;
 pub use refusal::{REFUSALS, RefusalObject};
 pub use rollout::rollout_view;
 pub use set::SetObject;
+
+/// `null` is what an absent field is, as everywhere in the API: serde alone takes only the latter.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}

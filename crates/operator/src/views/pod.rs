@@ -29,11 +29,11 @@ const STUCK: [&str; 7] = [
 #[resource(inherit = Pod)]
 pub struct PodObject {
     /// Metadata; after [`PodObject::shrunk`] without what is large and not needed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     pub metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     spec: PodSpec,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     status: PodStatus,
 }
 
@@ -55,9 +55,9 @@ struct PodStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodCondition {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", default, deserialize_with = "super::or_default")]
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     status: String,
     reason: Option<String>,
     message: Option<String>,
@@ -66,7 +66,7 @@ struct PodCondition {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct ContainerStatus {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     name: String,
     state: Option<ContainerState>,
 }
@@ -197,6 +197,14 @@ mod tests {
             (Some("web-b"), Some("n1"), Some("z1"))
         );
         assert_eq!(view.problem, None);
+    }
+
+    #[test]
+    fn null_is_what_an_absent_field_is() {
+        let nulls = json!([{"type": null, "status": null, "name": null, "state": null}]);
+        let null = pod(json!({"metadata": {"name": "web-0", "labels": null}, "spec": null,
+            "status": {"conditions": nulls, "containerStatuses": nulls, "initContainerStatuses": null}}));
+        assert_eq!(null.view(), pod(json!({"metadata": {"name": "web-0"}})).view());
     }
 
     #[test]

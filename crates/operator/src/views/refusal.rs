@@ -16,9 +16,9 @@ pub const REFUSALS: &str = "involvedObject.kind=StatefulSet,reason=FailedCreate"
 #[serde(rename_all = "camelCase")]
 pub struct RefusalObject {
     /// Metadata; after [`RefusalObject::shrunk`] without managed fields.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     pub metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     involved_object: Involved,
     message: Option<String>,
     first_timestamp: Option<Time>,
@@ -57,10 +57,11 @@ impl RefusalObject {
     pub fn view(&self) -> Option<RefusedPod> {
         let (what, message) = self.message.as_deref()?.split_once(" failed error: ")?;
         let (_, pod) = what.split_once("Pod ")?;
+        let name = pod.split(' ').next().filter(|name| !name.is_empty())?;
         let created = self.metadata.creation_timestamp.as_ref();
         let since = self.first_timestamp.as_ref().or(created).map_or(Timestamp::MIN, |time| time.0);
         Some(RefusedPod {
-            name: pod.split(' ').next().unwrap_or_default().to_owned(),
+            name: name.to_owned(),
             since,
             last: self.last_timestamp.as_ref().map_or(since, |time| time.0),
             message: message.to_owned(),
@@ -101,5 +102,6 @@ mod tests {
     fn another_text_says_nothing() {
         assert_eq!(view("something else"), None);
         assert_eq!(view(""), None);
+        assert_eq!(view("create Pod  in StatefulSet web failed error: no"), None);
     }
 }

@@ -15,11 +15,11 @@ use sts_plus_decide::{SetView, Strategy};
 #[serde(rename_all = "camelCase")]
 pub struct SetObject {
     /// Metadata; after [`SetObject::shrunk`] without what is large and not needed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     pub metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     spec: SetSpec,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::or_default")]
     status: SetStatus,
     #[serde(skip)]
     partition_manager: Option<String>,
@@ -232,6 +232,12 @@ mod tests {
         assert_eq!((view.replicas, view.start, view.observed_generation), (1, 0, 0));
         assert_eq!((view.strategy, view.partition, view.has_rolling_update), (Strategy::RollingUpdate, None, false));
         assert_eq!((view.current_revision, view.update_revision), (None, None));
+    }
+
+    #[test]
+    fn null_is_what_an_absent_field_is() {
+        let null = set(json!({"metadata": null, "spec": null, "status": null})).view();
+        assert_eq!(null, set(json!({"metadata": {}})).view());
     }
 
     #[test]

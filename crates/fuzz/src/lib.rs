@@ -1,0 +1,43 @@
+//! What is read from outside, fed with anything. Each target takes bytes, runs what the operator would run on them, and asserts what
+//! must hold whatever they are. libFuzzer searches for bytes that break it (`scripts/fuzz`); the test `corpus` runs what it found so
+//! far, without an engine. Nothing of this is shipped.
+
+#![allow(clippy::panic, clippy::expect_used, clippy::indexing_slicing, reason = "a panic is how a target reports")]
+
+pub mod answer;
+mod draw;
+pub mod pod;
+pub mod refusal;
+pub mod rollout;
+pub mod set;
+pub mod state;
+pub mod substitution;
+pub mod url;
+mod world;
+
+/// One parser and what must hold for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, and that of its folder in `corpus/`.
+    pub name: &'static str,
+    /// Panics if `bytes` break something.
+    pub run: fn(bytes: &[u8]),
+}
+
+/// Every target.
+pub const TARGETS: [Target; 8] = [
+    Target { name: "rollout", run: rollout::run },
+    Target { name: "state", run: state::run },
+    Target { name: "answer", run: answer::run },
+    Target { name: "substitution", run: substitution::run },
+    Target { name: "url", run: url::run },
+    Target { name: "set", run: set::run },
+    Target { name: "pod", run: pod::run },
+    Target { name: "refusal", run: refusal::run },
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
+}
