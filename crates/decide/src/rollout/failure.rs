@@ -242,7 +242,11 @@ pub(crate) fn roll_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
         );
         return draft.finish(facts, &stuck(message));
     }
-    if let Some(pod) = next_back(facts, &rolled) {
+    // A pod that is gone takes the reason with it: the failure stands in the status before the first one is deleted, or an operator
+    // that comes after a crash would roll it out again.
+    if begun.is_none() {
+        draft.wake_now();
+    } else if let Some(pod) = next_back(facts, &rolled) {
         draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
         draft.normal(Reason::PodDeleted, &format!("{} is deleted and comes back at {last_good}", pod.name));
     }

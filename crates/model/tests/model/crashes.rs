@@ -6,21 +6,22 @@ use sts_plus_model::{Deed, Metric, Release, Stop, Who, World};
 
 use crate::story::*;
 
-/// Runs the world with the operator killed before its write number `kill` (counted over the whole run) and started again a
-/// second later. Gives the number of writes made.
-fn run_with_a_kill(world: &mut World, kill: usize) -> usize {
-    let (mut wrote, mut killed) = (0, false);
+/// Runs the world with the operator killed before each of its writes number `kills` (in ascending order, counted over the whole
+/// run) and started again a second later. Gives the number of writes made.
+fn run_with_kills(world: &mut World, kills: &[usize]) -> usize {
+    let (mut wrote, mut kills) = (0, kills.iter());
+    let mut kill = kills.next();
     for _ in 0..20_000 {
         let mut changed = world.live() | world.sync(SET);
         let due: Vec<String> = world.rollouts.keys().filter(|name| world.is_due(name)).cloned().collect();
         for rollout in due {
-            let stop = if killed { Stop::Never } else { Stop::Before(kill - wrote) };
+            let stop = kill.map_or(Stop::Never, |kill| Stop::Before(kill - wrote));
             let before = world.tale.count(|deed| *deed == Deed::Crashed);
             let made = world.operate(&rollout, stop);
             wrote += made;
             changed |= made > 0;
             if world.tale.count(|deed| *deed == Deed::Crashed) > before {
-                (killed, changed) = (true, false);
+                (kill, changed) = (kills.next(), false);
                 world.restart_operator();
                 // The world goes on while nobody watches.
                 world.now += 1;
@@ -72,14 +73,17 @@ fn end(world: &World) -> End {
 
 fn same_end_wherever_it_is_killed(name: &str, start: &World) -> usize {
     let mut calm = start.clone();
-    let writes = run_with_a_kill(&mut calm, usize::MAX);
+    let writes = run_with_kills(&mut calm, &[]);
     lawful(&calm);
     let expected = end(&calm);
-    for kill in 0..writes {
+    // Once, and twice within a few writes: what the first kill kept from being recorded must not be needed after the second.
+    let once = (0..writes).map(|kill| vec![kill]);
+    let twice = (0..writes).flat_map(|kill| (0..3).map(move |later| vec![kill, kill + later]));
+    for kills in once.chain(twice) {
         let mut world = start.clone();
-        run_with_a_kill(&mut world, kill);
+        run_with_kills(&mut world, &kills);
         lawful(&world);
-        assert_eq!(end(&world), expected, "{name}: killed before write {kill}\n{}", world.tale.long_story());
+        assert_eq!(end(&world), expected, "{name}: killed before writes {kills:?}\n{}", world.tale.long_story());
         still(&mut world);
     }
     writes
