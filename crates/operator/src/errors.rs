@@ -25,6 +25,12 @@ pub enum Error {
         /// How long was waited.
         after: Duration,
     },
+    /// The API server gave an answer that is older than what it had said before.
+    #[error("{what} was read as it was before: the answer is older than what is known already")]
+    Outdated {
+        /// What was read.
+        what: String,
+    },
     /// Our own write of a partition was changed on its way.
     #[error(
         "StatefulSet {set}: partition {} was written and {} was kept: the admission policies take this operator for somebody \
@@ -86,6 +92,7 @@ impl Error {
         match self {
             Self::Api { source, .. } => class_of(source),
             Self::Deadline { .. } => Class::Transient,
+            Self::Outdated { .. } => Class::Conflict,
             Self::NotGranted { .. } => Class::Forbidden,
             Self::Unusable { .. } => Class::Invalid,
             Self::Panic(_) => Class::Bug,

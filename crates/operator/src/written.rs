@@ -1,12 +1,17 @@
-//! What we wrote last, so that no decision is made on a cache that has not seen it yet.
+//! What we wrote last, so that no decision is made on a cache that has not seen it yet; and when we last looked past the caches, so
+//! that one whose stream has gone silent, or has lost an event, is not believed for ever.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-/// The resourceVersion of our last write of each object, by UID.
+use tokio::time::Instant;
+
+/// The resourceVersion of our last write of each object, and the last look at the API server itself, by UID.
 #[derive(Debug, Default)]
 pub struct Written {
     last: Mutex<HashMap<String, u64>>,
+    looks: Mutex<HashMap<String, Instant>>,
 }
 
 impl Written {
@@ -29,9 +34,33 @@ impl Written {
         false
     }
 
+    /// True if `resource_version` is older than our last write of the object, or than `cached`, the version in a cache.
+    pub fn is_outdated(&self, uid: &str, resource_version: Option<&str>, cached: Option<&str>) -> bool {
+        let number = |version: Option<&str>| version.and_then(|version| version.parse::<u64>().ok());
+        let Some(read) = number(resource_version) else { return false };
+        // A version of ours that is no number stands as the highest one, and nothing can be said.
+        let written = self.lock().get(uid).copied().filter(|written| *written != u64::MAX);
+        written.max(number(cached)).is_some_and(|known| read < known)
+    }
+
+    /// The API server itself was asked about the object `uid` just now.
+    pub fn looked(&self, uid: &str) {
+        self.looks().insert(uid.to_owned(), Instant::now());
+    }
+
+    /// True if that is no longer ago than `longest`. An object that is new to us came from a list just now.
+    pub fn looked_within(&self, uid: &str, longest: Duration) -> bool {
+        self.looks().entry(uid.to_owned()).or_insert_with(Instant::now).elapsed() <= longest
+    }
+
     /// Forgets an object that is gone.
     pub fn forget(&self, uid: &str) {
         self.lock().remove(uid);
+        self.looks().remove(uid);
+    }
+
+    fn looks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {
@@ -52,6 +81,29 @@ mod tests {
         assert!(written.is_seen("b", Some("1")), "another object");
         assert!(written.is_seen("a", Some("100")));
         assert!(written.is_seen("a", Some("99")), "once caught up, the memory is gone");
+    }
+
+    #[test]
+    fn an_answer_is_outdated_if_a_write_or_a_cache_is_newer() {
+        let written = Written::default();
+        assert!(!written.is_outdated("a", Some("9"), None), "nothing is known");
+        assert!(written.is_outdated("a", Some("9"), Some("10")), "compared as numbers, not as text");
+        assert!(!written.is_outdated("a", Some("10"), Some("10")));
+        written.remember("a", Some("12"));
+        assert!(written.is_outdated("a", Some("11"), Some("10")));
+        assert!(!written.is_outdated("a", Some("12"), Some("10")));
+        written.remember("a", Some("x"));
+        assert!(!written.is_outdated("a", Some("1"), Some("y")), "what cannot be compared is believed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cache_is_believed_for_a_while_only() {
+        let (written, longest) = (Written::default(), Duration::from_secs(10));
+        assert!(written.looked_within("a", longest), "it came from a list");
+        tokio::time::advance(longest + Duration::from_millis(1)).await;
+        assert!(!written.looked_within("a", longest));
+        written.looked("a");
+        assert!(written.looked_within("a", longest));
     }
 
     #[test]

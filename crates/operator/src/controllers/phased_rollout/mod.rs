@@ -23,7 +23,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::runtime::controller::Action as Next;
 use kube::{Client, ResourceExt as _};
-use sts_plus_api::PhasedRollout;
+use sts_plus_api::{Phase, PhasedRollout};
 use sts_plus_decide::{Plan, decide};
 
 use crate::errors::{Class, Error};
@@ -42,8 +42,10 @@ use observe::Scene;
 
 /// A conflict is looked at again at once this often in one run.
 const FRESH_ROUNDS: u32 = 3;
-/// Each object is looked at once in this time, whatever the streams say: a lost event is healed.
+/// Each object is looked at once in this time, at the API server itself, whatever the streams say: a lost event is healed.
 const PERIOD: (Duration, Duration) = (Duration::from_mins(4), Duration::from_mins(5));
+/// The same while a rollout goes on: a stream that has gone silent is noticed by its own time-out after minutes only.
+const PERIOD_IN_MOTION: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(12));
 /// Whatever a plan says, an object does not spin.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -167,6 +169,9 @@ fn glance(rollout: &PhasedRollout, context: &Context) -> Option<Result<Next, Err
         Err(error) => return Some(Err(error)),
     };
     let uid = scene.rollout_uid();
+    if !context.written.looked_within(uid, period(&plan).0) {
+        return None;
+    }
     let nothing = match &plan.check {
         Some(request) => context.tries.is_running(uid, &scene.asked(request)),
         None => plan.actions.is_empty() && plan.events.is_empty() && plan.status == scene.observed.rollout.status,
@@ -187,6 +192,7 @@ async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
         return Ok(Next::await_change());
     };
     let uid = scene.rollout_uid().to_owned();
+    context.written.looked(&uid);
     let mut at = now();
     let mut plan = decide_safely(&scene, at)?;
     if let Some(request) = plan.check.take() {
@@ -240,9 +246,18 @@ fn now() -> Timestamp {
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
+/// Within which time the API server itself is looked at.
+fn period(plan: &Plan) -> (Duration, Duration) {
+    match plan.status.phase {
+        Phase::Rolling | Phase::Checking | Phase::RollingBack | Phase::Held => PERIOD_IN_MOTION,
+        Phase::Idle | Phase::Paused | Phase::Failed | Phase::RolledBack | Phase::Completed | Phase::Blocked => PERIOD,
+    }
+}
+
 /// The next look: when the plan says, when the hold is to be found out again, or after the period, whichever comes first.
 fn next(plan: &Plan, scene: &Scene, now: Timestamp) -> Next {
-    let period = pace::between(PERIOD.0, PERIOD.1);
+    let (low, high) = period(plan);
+    let period = pace::between(low, high);
     let wake = plan.wake.map(|wake| {
         let left = wake.duration_since(now).as_millis().clamp(0, i128::from(u32::MAX));
         // One more: never a moment too early.

@@ -94,13 +94,23 @@ pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<O
     let (namespace, name) = (rollout.namespace().unwrap_or_default(), rollout.name_any());
     let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), &namespace);
     let found = deadline(format!("reading PhasedRollout {namespace}/{name}"), rollouts.get_opt(&name)).await?;
+    let cached =
+        rollout.resource_version().filter(|_| found.as_ref().is_some_and(|found| found.uid() == rollout.uid()));
     let Some(rollout) = found else { return Ok(None) };
+    let name_of_it = || format!("PhasedRollout {name}");
+    not_outdated(
+        context,
+        rollout.uid().as_deref(),
+        rollout.resource_version().as_deref(),
+        cached.as_deref(),
+        name_of_it,
+    )?;
 
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), &namespace);
-    let target = get_set(&sets, &rollout.spec.target_ref).await?;
+    let target = get_set(&sets, &rollout.spec.target_ref, &namespace, context).await?;
     let mut former = Vec::new();
     for cached in context.caches.former_targets(&namespace, &name, &rollout.spec.target_ref) {
-        let set = get_set(&sets, cached.name()).await?;
+        let set = get_set(&sets, cached.name(), &namespace, context).await?;
         former.extend(set.filter(|set| set.claimed_by() == Some(name.as_str())));
     }
     let pods = match &target {
@@ -110,9 +120,37 @@ pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<O
     Ok(Some(scene(rollout, target, former, pods.iter(), context)))
 }
 
-async fn get_set(sets: &Api<SetObject>, name: &str) -> Result<Option<SetObject>, Error> {
+async fn get_set(
+    sets: &Api<SetObject>,
+    name: &str,
+    namespace: &str,
+    context: &Context,
+) -> Result<Option<SetObject>, Error> {
+    // What was known before the question: a cache that gets ahead of an answer on its way is no sign of anything.
+    let known = context.caches.set(namespace, name);
     let set = deadline(format!("reading StatefulSet {name}"), sets.get_opt(name)).await?;
+    if let Some(set) = &set {
+        let cached = known.as_ref().filter(|cached| cached.uid() == set.uid());
+        let cached = cached.and_then(|cached| cached.metadata.resource_version.as_deref());
+        let read = set.metadata.resource_version.as_deref();
+        not_outdated(context, Some(set.uid()), read, cached, || format!("StatefulSet {name}"))?;
+    }
     Ok(set.map(SetObject::shrunk))
+}
+
+/// An answer that is older than what we know already, from a cache or from our own write, is no ground for a decision: it would be
+/// made about another template, and with nothing to wake us when it turns out to be wrong.
+fn not_outdated(
+    context: &Context,
+    uid: Option<&str>,
+    read: Option<&str>,
+    cached: Option<&str>,
+    what: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    if uid.is_some_and(|uid| context.written.is_outdated(uid, read, cached)) {
+        return Err(Error::Outdated { what: what() });
+    }
+    Ok(())
 }
 
 async fn list_pods(context: &Context, namespace: &str, set: &SetObject) -> Result<Vec<PodObject>, Error> {
@@ -122,7 +160,16 @@ async fn list_pods(context: &Context, namespace: &str, set: &SetObject) -> Resul
     })?;
     let pods: Api<PodObject> = Api::namespaced(context.client.clone(), namespace);
     let params = ListParams::default().labels(&selector);
+    let known = context.caches.pods_of(namespace, set.uid());
     let found = deadline(format!("listing the pods of StatefulSet {}", set.name()), pods.list(&params)).await?;
+    for cached in known {
+        let same = found.items.iter().find(|pod| pod.metadata.uid == cached.metadata.uid);
+        let (read, known) = (same.map(|pod| &pod.metadata), &cached.metadata);
+        let read = read.and_then(|read| read.resource_version.as_deref());
+        not_outdated(context, known.uid.as_deref(), read, known.resource_version.as_deref(), || {
+            format!("pod {}", known.name.as_deref().unwrap_or_default())
+        })?;
+    }
     Ok(found.items.into_iter().filter(|pod| pod.belongs_to(set.uid())).map(PodObject::shrunk).collect())
 }
 

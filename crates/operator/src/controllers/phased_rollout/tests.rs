@@ -273,8 +273,20 @@ async fn a_cache_that_has_not_seen_our_write_is_not_decided_on() {
     let mut rig = Rig::new();
     rig.settle().await;
     rig.context.written.remember("set-uid", Some("1000"));
+    rig.world.lock().unwrap().set["metadata"]["resourceVersion"] = json!("1000");
     rig.run().await.unwrap();
     assert!(rig.asked().contains(&"GET pods".to_owned()));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_older_than_what_we_wrote_is_not_decided_on() {
+    let mut rig = Rig::new();
+    rig.settle().await;
+    let before = rig.writes().len();
+    rig.context.written.remember("set-uid", Some("1000"));
+    let error = rig.run().await.unwrap_err();
+    assert_eq!(error.class(), Class::Conflict, "{error}");
+    assert_eq!(rig.writes().len(), before, "nothing was written on it");
 }
 
 #[tokio::test]
