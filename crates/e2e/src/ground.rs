@@ -132,6 +132,12 @@ impl Ground {
         &self.kubeconfig
     }
 
+    /// A new token of the operator's service account, good for one hour.
+    pub async fn operator_token(&self) -> String {
+        let (namespace, name) = ACCOUNT;
+        self.cluster.service_account_token(namespace, name).await.expect("the operator gets a token")
+    }
+
     /// The operator's binary.
     pub fn operator_program(&self) -> &Path {
         &self.program

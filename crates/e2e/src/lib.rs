@@ -3,7 +3,8 @@
 //! [`Ground`] is what all scenarios of a test binary stand on: a cluster with everything installed, a Prometheus, and the operator's
 //! binary. A [`Scene`] is one scenario: a namespace of its own, an operator of its own that works in that namespace only, and a
 //! [`Tape`] that records what the API server said, in its order. [`story`] tells a tape as lines that a person can read, [`moves`]
-//! finds out who allowed each pod to move, and [`audit`] counts requests.
+//! finds out who allowed each pod to move, and [`audit`] counts requests. A [`proxy`] makes things go wrong on the way to the API
+//! server.
 //!
 //! Nothing here waits for luck: every wait has a condition and a deadline, and says what it waited for.
 
@@ -22,6 +23,7 @@ pub mod kstatus;
 pub mod moves;
 pub mod objects;
 mod operator;
+pub mod proxy;
 mod scene;
 pub mod story;
 mod tape;

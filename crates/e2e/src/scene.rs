@@ -40,7 +40,7 @@ pub struct Scene {
     /// More flags and variables for the operator.
     started_with: (&'static [&'static str], Vec<(&'static str, String)>),
     log: PathBuf,
-    _turn: SemaphorePermit<'static>,
+    _turn: Option<SemaphorePermit<'static>>,
 }
 
 /// What kubectl said.
@@ -63,6 +63,15 @@ impl Scene {
     /// An empty namespace; no operator runs for it yet.
     pub async fn on(policies: Policies, name: &str) -> Self {
         let turn = TURN.acquire().await.expect("turns are never closed");
+        Self::with_turn(policies, name, Some(turn)).await
+    }
+
+    /// As [`Scene::new`], for a test that sees itself to how many go on at the same time.
+    pub async fn at_any_time(name: &str) -> Self {
+        Self::with_turn(Policies::Installed, name, None).await
+    }
+
+    async fn with_turn(policies: Policies, name: &str, turn: Option<SemaphorePermit<'static>>) -> Self {
         let ground = Ground::get(policies).await;
         let client = client_of(ground).await;
         let namespace = format!("{name}-{}", NAMESPACES.fetch_add(1, Ordering::Relaxed));
@@ -147,6 +156,11 @@ impl Scene {
         self.operator.take().expect("the operator runs").stop().await
     }
 
+    /// Where operators of this scenario log.
+    pub fn log_file(&self) -> &std::path::Path {
+        &self.log
+    }
+
     /// What the operators of this scenario have logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
@@ -154,11 +168,16 @@ impl Scene {
 
     /// Waits until it looks as wanted; how it looks then.
     pub async fn until(&self, what: &str, wanted: impl Fn(&World) -> bool) -> World {
-        match self.tape.until(PATIENCE, wanted).await {
+        self.until_within(PATIENCE, what, wanted).await
+    }
+
+    /// As [`Scene::until`], with more patience or less.
+    pub async fn until_within(&self, patience: Duration, what: &str, wanted: impl Fn(&World) -> bool) -> World {
+        match self.tape.until(patience, wanted).await {
             Ok(world) => world,
             Err(world) => panic!(
                 "not within {} s: {what}\nstatus: {}\npartition: {:?}",
-                PATIENCE.as_secs(),
+                patience.as_secs(),
                 serde_json::to_string_pretty(&world.status()).unwrap_or_default(),
                 world.partition()
             ),

@@ -1,0 +1,78 @@
+//! Watches that pass through: event by event, unless they are frozen or an event gets lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt as _, stream};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
+use hyper::body::{Frame, Incoming};
+use serde_json::Value;
+
+use super::Inner;
+use super::serve::{Body, BoxError};
+
+/// Says of an event (`{"type", "object"}`) whether it gets lost.
+type Loss = Box<dyn FnMut(&Value) -> bool + Send>;
+
+/// What is wrong with watches, by resource.
+#[derive(Default)]
+pub(super) struct Watches {
+    pub(super) frozen: BTreeSet<String>,
+    pub(super) losses: BTreeMap<String, Loss>,
+}
+
+impl Watches {
+    fn loses(&mut self, resource: &str, event: &[u8]) -> bool {
+        let Some(loss) = self.losses.get_mut(resource) else { return false };
+        serde_json::from_slice(event).is_ok_and(|event| loss(&event))
+    }
+}
+
+struct Passing {
+    resource: String,
+    from: BodyStream<Incoming>,
+    rest: BytesMut,
+    inner: Arc<Inner>,
+}
+
+/// The body of a watch of `resource`.
+pub(super) fn watched(resource: &str, from: Incoming, inner: &Arc<Inner>) -> Body {
+    let passing = Passing {
+        resource: resource.to_owned(),
+        from: BodyStream::new(from),
+        rest: BytesMut::new(),
+        inner: Arc::clone(inner),
+    };
+    StreamBody::new(passing.events()).boxed_unsync()
+}
+
+impl Passing {
+    /// A watch that had something to say while its resource was frozen never says anything again, and never ends: what becomes of a
+    /// connection whose other end is gone without a word.
+    fn events(self) -> impl Stream<Item = Result<Frame<Bytes>, BoxError>> {
+        stream::unfold(self, |mut passing| async move {
+            loop {
+                while let Some(event) = passing.next_line() {
+                    if !passing.inner.watches().loses(&passing.resource, &event) {
+                        return Some((Ok(Frame::data(event)), passing));
+                    }
+                }
+                let part = passing.from.next().await;
+                let is_frozen = passing.inner.watches().frozen.contains(&passing.resource);
+                if is_frozen {
+                    std::future::pending::<()>().await;
+                }
+                match part? {
+                    Ok(frame) => passing.rest.extend(frame.into_data().unwrap_or_default()),
+                    Err(error) => return Some((Err(error.into()), passing)),
+                }
+            }
+        })
+    }
+
+    fn next_line(&mut self) -> Option<Bytes> {
+        let end = self.rest.iter().position(|byte| *byte == b'\n')?;
+        Some(self.rest.split_to(end + 1).freeze())
+    }
+}

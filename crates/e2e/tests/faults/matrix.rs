@@ -1,0 +1,175 @@
+//! Every write with every fault.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::{FutureExt as _, StreamExt as _};
+use sts_plus_e2e::proxy::{Call, Fault, Moment};
+
+use super::story::{Kind, Played, play};
+
+const KINDS: [Kind; 2] = [Kind::Rollout, Kind::Rollback];
+const FAULTS: [Fault; 10] = [
+    Fault::Killed(Moment::Before),
+    Fault::Refused(409),
+    Fault::Refused(500),
+    Fault::Lost(504),
+    Fault::Killed(Moment::During),
+    Fault::Refused(422),
+    Fault::Lost(500),
+    Fault::Killed(Moment::After),
+    Fault::Refused(429),
+    Fault::Refused(504),
+];
+/// Beyond the ten, met by every write of one run.
+const MORE: [Fault; 5] =
+    [Fault::Refused(503), Fault::Lost(503), Fault::Reset, Fault::Cut, Fault::Delayed(Duration::from_millis(400))];
+
+/// Plays only the runs whose kind and name contain it: what is printed of a run that failed can be given here.
+const ONLY: &str = "STS_PLUS_E2E_RUN";
+
+/// A write, in words, and what went wrong with it.
+type Pair = (String, String);
+
+/// One run: the fault of each write the first time that it comes by.
+struct Run {
+    kind: Kind,
+    name: String,
+    faults: Vec<(String, Fault)>,
+}
+
+impl Run {
+    fn rule(&self) -> impl FnMut(&Call) -> Option<Fault> + Send + 'static {
+        let mut faults = self.faults.clone();
+        move |call| {
+            if !call.is_write() {
+                return None;
+            }
+            let words = call.words();
+            let at = faults.iter().position(|(known, _)| *known == words)?;
+            Some(faults.swap_remove(at).1)
+        }
+    }
+
+    fn told(&self) -> String {
+        format!("{:?}-{}", self.kind, self.name)
+    }
+
+    /// The pairs that came to pass.
+    async fn play(self) -> BTreeSet<Pair> {
+        let played = play(self.kind, &self.name, self.rule()).await;
+        played.faults().map(|(words, fault)| (words, format!("{fault:?}"))).collect()
+    }
+}
+
+/// Plays them, as many at the same time as there are turns; what came to pass in each. A run that fails does not stop the others.
+async fn play_all(mut runs: Vec<Run>) -> Vec<BTreeSet<Pair>> {
+    if let Ok(only) = std::env::var(ONLY) {
+        runs.retain(|run| run.told().contains(&only));
+    }
+    let count = runs.len();
+    let mut outcomes = futures::stream::iter(runs)
+        .map(|run| async {
+            let told = run.told();
+            let outcome = AssertUnwindSafe(run.play()).catch_unwind().await;
+            (told, outcome.map_err(|panic| text(&*panic)))
+        })
+        .buffer_unordered(32);
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    while let Some((told, outcome)) = outcomes.next().await {
+        match outcome {
+            Ok(pairs) => good.push(pairs),
+            Err(error) => bad.push(format!("{told}: {error}")),
+        }
+        if (good.len() + bad.len()).is_multiple_of(20) {
+            println!("{} of {count} runs, {} failed", good.len() + bad.len(), bad.len());
+        }
+    }
+    assert!(bad.is_empty(), "{} of {count} runs failed:\n{}", bad.len(), bad.join("\n"));
+    good
+}
+
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic").to_owned()
+}
+
+/// Writes whose faults do not keep each other from coming to pass: an event is written after the status, and the status after
+/// the partition, so that none of them comes when something went wrong with the one before.
+fn layers(kind: Kind, words: &[String]) -> Vec<Vec<String>> {
+    let of = |wanted: &dyn Fn(&str) -> bool| words.iter().filter(|words| wanted(words)).cloned().collect::<Vec<_>>();
+    let (is_event, is_status) = (|words: &str| words.contains(" events "), |words: &str| words.contains("/status "));
+    match kind {
+        Kind::Rollout => {
+            vec![of(&is_event), of(&is_status), of(&|words| !is_event(words) && !is_status(words))]
+        }
+        // Few, and far from each other.
+        Kind::Rollback => vec![of(&is_event), of(&|words| !is_event(words))],
+    }
+}
+
+/// Every write of both stories meets every fault, several of them in one run: from run to run each write meets the next fault of
+/// the ten. What the second story has in common with the first is not repeated. Besides, every write of one run meets each of the
+/// other faults.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_write_meets_every_fault_and_the_end_is_the_same() {
+    let (mut runs, mut wanted) = (Vec::new(), BTreeSet::new());
+    for (kind, words) in stories().await {
+        println!("{kind:?}: {} writes: {words:#?}", words.len());
+        wanted.extend(words.iter().flat_map(|words| FAULTS.map(|fault| (words.clone(), format!("{fault:?}")))));
+        for (number, layer) in layers(kind, &words).into_iter().enumerate() {
+            for shift in 0..FAULTS.len() {
+                let fault = |at: usize| FAULTS[(at + shift) % FAULTS.len()].clone();
+                let faults = layer.iter().enumerate().map(|(at, words)| (words.clone(), fault(at))).collect();
+                runs.push(Run { kind, name: format!("layer{number}-shift{shift}"), faults });
+            }
+        }
+    }
+    for (number, fault) in MORE.into_iter().enumerate() {
+        let words = Played::undisturbed(Kind::Rollback).await.words();
+        let faults = words.into_iter().map(|words| (words, fault.clone())).collect();
+        runs.push(Run { kind: Kind::Rollback, name: format!("more{number}"), faults });
+    }
+    let (count, outcomes) = (runs.len(), play_all(runs).await);
+    let met: BTreeSet<Pair> = outcomes.into_iter().flatten().collect();
+    let missing: Vec<_> = wanted.difference(&met).collect();
+    println!(
+        "{count} runs: {} pairs of a write and a fault, and {} that did not come to pass: {missing:#?}",
+        wanted.len(),
+        missing.len()
+    );
+    // Events of one run of the operator follow each other: the next one is not written when it was killed at the one before.
+    // Each pair on its own is played by the long test.
+    assert!(std::env::var_os(ONLY).is_some() || missing.len() * 10 <= wanted.len(), "{} are missing", missing.len());
+}
+
+/// The writes of each story, without those of the one before.
+async fn stories() -> Vec<(Kind, Vec<String>)> {
+    let (mut stories, mut known) = (Vec::new(), BTreeSet::new());
+    for kind in KINDS {
+        let words = Played::undisturbed(kind).await.words();
+        stories.push((kind, words.into_iter().filter(|words| known.insert(words.clone())).collect()));
+    }
+    stories
+}
+
+/// One fault in each run: every write of both stories with every fault.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes long: part of `make soak`"]
+async fn every_fault_alone_at_every_write_and_the_end_is_the_same() {
+    let mut runs = Vec::new();
+    for (kind, words) in stories().await {
+        println!("{kind:?}: {} writes", words.len());
+        for (at, words) in words.into_iter().enumerate() {
+            for (number, fault) in FAULTS.into_iter().chain(MORE).enumerate() {
+                runs.push(Run { kind, name: format!("w{at}f{number}"), faults: vec![(words.clone(), fault)] });
+            }
+        }
+    }
+    let (count, outcomes) = (runs.len(), play_all(runs).await);
+    let met = outcomes.iter().filter(|pairs| !pairs.is_empty()).count();
+    println!("{count} runs, the fault came to pass in {met}");
+    assert!(met * 100 >= count * 98, "in {} runs nothing went wrong", count - met);
+}

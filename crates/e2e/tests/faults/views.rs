@@ -1,0 +1,94 @@
+//! What the operator sees is not what is there: a watch fell silent, an event got lost, an answer is of long ago.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures::future::join_all;
+use serde_json::Value;
+use sts_plus_api::Phase;
+use sts_plus_e2e::World;
+use sts_plus_e2e::proxy::Fault;
+use testcluster::Method;
+
+use super::story::{Kind, Played, Stage};
+
+const KINDS: [Kind; 2] = [Kind::Rollout, Kind::Rollback];
+const RESOURCES: [&str; 3] = ["phasedrollouts", "statefulsets", "pods"];
+/// How many answers in a row are old.
+const OLD_ANSWERS: usize = 4;
+
+/// A story up to the moment at which it has begun to roll.
+async fn begun(kind: Kind, name: &str) -> Stage {
+    let mut stage = Stage::set(kind, name).await;
+    stage.start(Vec::new());
+    stage.until_rest().await;
+    stage.release().await;
+    stage.until("it has begun", |world| !world.is(Phase::Idle)).await;
+    stage
+}
+
+async fn finish(kind: Kind, stage: Stage) {
+    stage.until_over().await;
+    stage.end(Some(Played::undisturbed(kind).await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_falls_silent_for_good_only_makes_it_slower() {
+    let all = [&RESOURCES[..1], &RESOURCES[1..2], &RESOURCES[2..], &RESOURCES[..]];
+    let runs = KINDS.into_iter().flat_map(|kind| all.map(|frozen| (kind, frozen)));
+    join_all(runs.map(async |(kind, frozen)| {
+        let stage = begun(kind, "frozen").await;
+        for resource in frozen {
+            stage.proxy.freeze(resource);
+        }
+        finish(kind, stage).await;
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_never_arrive_only_make_it_slower() {
+    join_all(KINDS.map(async |kind| {
+        let stage = begun(kind, "lost").await;
+        // A pod never becomes Ready, and a set never changes.
+        stage.proxy.lose("pods", |event| event.pointer("/object/status/phase") == Some(&Value::from("Running")));
+        stage.proxy.lose("statefulsets", |event| event.get("type") == Some(&Value::from("MODIFIED")));
+        finish(kind, stage).await;
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_long_ago_move_no_pod_and_change_no_end() {
+    let moments: [fn(&World) -> bool; 2] = [|_| true, |world| world.is_ready_on("web-1", "app:2")];
+    let runs =
+        KINDS.into_iter().flat_map(|kind| RESOURCES.into_iter().flat_map(move |of| moments.map(|at| (kind, of, at))));
+    join_all(runs.map(async |(kind, resource, moment)| {
+        let mut stage = Stage::set(kind, "stale").await;
+        stage.start(Vec::new());
+        stage.until_rest().await;
+        let old = answer(&stage, resource).await;
+        stage.release().await;
+        stage.until("the moment has come", |world| !world.is(Phase::Idle) && moment(world)).await;
+        let verb = if resource == "pods" { "list" } else { "get" };
+        let given = AtomicUsize::new(0);
+        stage.proxy.on(move |call| {
+            let is_old = call.is(verb, resource) && given.fetch_add(1, Ordering::Relaxed) < OLD_ANSWERS;
+            is_old.then(|| Fault::Answered(old.clone()))
+        });
+        finish(kind, stage).await;
+    }))
+    .await;
+}
+
+/// What the API server answers now when the operator looks at one object, or at the pods.
+async fn answer(stage: &Stage, resource: &str) -> Bytes {
+    let namespace = &stage.scene.namespace;
+    let path = match resource {
+        "pods" => format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app%3Dweb"),
+        "statefulsets" => format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/web"),
+        _ => format!("/apis/sts.plus/v1alpha1/namespaces/{namespace}/phasedrollouts/gate"),
+    };
+    let answer = stage.scene.ground.cluster.request(Method::GET, &path, None).await.expect("it can be read");
+    Bytes::from(answer.to_string())
+}
