@@ -65,7 +65,8 @@ async fn whatever_becomes_of_the_writes_of_the_lease_the_end_is_the_same() {
         stage.until_over().await;
         let played = stage.end(Some(Played::undisturbed(Kind::Rollout).await)).await;
         let lease = played.writes.iter().filter(|record| record.call.resource == "leases").count();
-        assert!(lease > FAULTS.len() / 2, "{lease} writes of the Lease");
+        // Three beginnings, a third of the faults each.
+        assert!(lease >= FAULTS.len() / 3, "{lease} writes of the Lease");
     }))
     .await;
 }

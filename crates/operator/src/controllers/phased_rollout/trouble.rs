@@ -78,6 +78,10 @@ fn troubled(
             None => status.conditions.push(new),
         }
     }
+    // These words are ours; what somebody else has changed stays unsealed.
+    if before.is_sealed() {
+        status.put_seal();
+    }
     status
 }
 
@@ -104,8 +108,9 @@ mod tests {
     #[test]
     fn told_twice_is_written_once_and_the_memory_of_the_rollout_stays() {
         let first = Timestamp::from_second(1).unwrap();
-        let before =
+        let mut before =
             PhasedRolloutStatus { target_revision: Some("web-a".to_owned()), ..PhasedRolloutStatus::default() };
+        before.put_seal();
         let once = troubled(&before, Some(3), Reason::Forbidden, "m", first);
         assert_eq!(
             (once.target_revision.as_deref(), once.message.as_str(), once.conditions.len()),
@@ -113,5 +118,16 @@ mod tests {
         );
         let twice = troubled(&once, Some(3), Reason::Forbidden, "m", Timestamp::from_second(2).unwrap());
         assert_eq!(once, twice);
+        assert!(once.is_sealed(), "nobody has edited it by hand");
+    }
+
+    #[test]
+    fn the_first_words_of_a_status_are_ours_and_an_edited_one_stays_edited() {
+        let told = |before: &PhasedRolloutStatus| {
+            troubled(before, Some(1), Reason::Forbidden, "m", Timestamp::from_second(1).unwrap())
+        };
+        assert!(told(&PhasedRolloutStatus::default()).is_sealed());
+        let edited = PhasedRolloutStatus { target_revision: Some("x".to_owned()), ..PhasedRolloutStatus::default() };
+        assert!(!told(&edited).is_sealed());
     }
 }
