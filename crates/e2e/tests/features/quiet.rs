@@ -35,8 +35,8 @@ const CASES: [Case; 9] = [
     case("invalid", "app:2", Phase::Blocked, Reason::InvalidQuery),
     case("blocked", "app:2", Phase::Held, Reason::BlockedByPod),
     case("waiting", "app:2", Phase::Checking, Reason::Checking),
-    case("failed", "app:2-errors", Phase::Failed, Reason::ChecksFailed),
-    case("rejected", "app:2-errors", Phase::RolledBack, Reason::RevisionRejected),
+    case("failed", "app:2", Phase::Failed, Reason::ChecksFailed),
+    case("rejected", "app:2", Phase::RolledBack, Reason::RevisionRejected),
 ];
 
 async fn rollout_of(name: &str) -> Value {
@@ -50,7 +50,12 @@ async fn rollout_of(name: &str) -> Value {
         "approval" => objects::with(gate, "/spec/pauseBefore", json!([0])),
         "invalid" => objects::with(gate, "/spec/check/query/expr", "up{"),
         "waiting" => objects::with(gate, "/spec/check/initialDelaySeconds", HOUR),
-        "rejected" => objects::with(gate, "/spec/check/onFailure", "Rollback"),
+        // Data whatever the application does: with one check a pod, its metric could come too late.
+        "failed" => objects::with(gate, "/spec/check/query/expr", "vector(1)"),
+        "rejected" => {
+            let gate = objects::with(gate, "/spec/check/query/expr", "vector(1)");
+            objects::with(gate, "/spec/check/onFailure", "Rollback")
+        }
         _ => gate,
     }
 }
