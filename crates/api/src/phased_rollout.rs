@@ -59,7 +59,8 @@ pub struct PhasedRolloutSpec {
     #[schemars(length(max = 64), inner(range(min = 0)))]
     #[x_kube(validation = rules::each_once())]
     pub pause_before: Vec<i32>,
-    /// Longest time without progress while not paused, in seconds. Shorter than a good check cycle, each cycle counts as stalled until its next progress. Missing: no limit.
+    /// Longest time without progress while not paused, in seconds. If it is shorter than a good check cycle, each cycle counts as
+    /// stalled until its next progress. Missing: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub progress_deadline_seconds: Option<i32>,

@@ -161,6 +161,22 @@ pub enum Phase {
     Blocked,
 }
 
+impl Phase {
+    /// All phases.
+    pub const ALL: [Self; 10] = [
+        Self::Idle,
+        Self::Rolling,
+        Self::Checking,
+        Self::Held,
+        Self::Paused,
+        Self::Failed,
+        Self::RollingBack,
+        Self::RolledBack,
+        Self::Completed,
+        Self::Blocked,
+    ];
+}
+
 /// The step that is going on, with the counters of its check cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use sts_plus_api::names;
 
 use crate::world::{annotation_of, image_of, partition_of, revision_of, uid_of};
-use crate::{Entry, Seen};
+use crate::{Entry, Scene, Seen};
 
 /// A pod that was made anew on another revision.
 #[derive(Clone, Debug)]
@@ -160,4 +160,18 @@ pub fn assert_allowed(entries: &[Entry], good: &str) -> Vec<Move> {
         assert!(moved.allowed.is_some(), "nobody allowed {moved:?}");
     }
     moves
+}
+
+/// Releases `app:2`, and `app:3` once the first pod is on it. Fails unless the operator itself then held the set before its next step.
+pub async fn assert_second_template_held(scene: &Scene) {
+    scene.release("app:2").await;
+    scene.until("web-2 is rolled", |world| world.is_ready_on("web-2", "app:2")).await;
+    scene.release("app:3").await;
+    scene.until("complete", |world| world.is_complete("app:3")).await;
+    let story = scene.story();
+    let after = story.split_once("web: app:3\n").map_or("", |(_, after)| after);
+    let (hold, step) = (after.find("web: partition HOLD"), after.find("web: partition 1"));
+    assert!(hold.is_some() && hold < step, "held by the operator, after the change\n{story}");
+    // Only a pod that was open already can have slipped: those on the last good revision come through the gate.
+    assert_gated(&scene.tape.entries(), "app:1", 2);
 }

@@ -40,6 +40,11 @@ impl World {
         self.partition() == Some(names::HOLD)
     }
 
+    /// True if `gate` is about the newest revision of `web`.
+    pub fn is_told(&self) -> bool {
+        self.status().target_revision.as_deref() == Some(self.update_revision().as_str())
+    }
+
     /// The status of `gate`; an empty one if there is none.
     pub fn status(&self) -> PhasedRolloutStatus {
         self.status_of("gate")

@@ -27,16 +27,7 @@ async fn without_the_policies_the_condition_says_so_and_why() {
 #[tokio::test]
 async fn without_the_policies_the_operator_holds_a_second_template_itself() {
     let scene = bare("second").await;
-    scene.release("app:2").await;
-    scene.until("web-2 is rolled", |world| world.is_ready_on("web-2", "app:2")).await;
-    scene.release("app:3").await;
-    scene.until("complete", |world| world.is_complete("app:3")).await;
-    let story = scene.story();
-    let after = story.split_once("web: app:3\n").map_or("", |(_, after)| after);
-    let (hold, step) = (after.find("web: partition HOLD"), after.find("web: partition 1"));
-    assert!(hold.is_some() && hold < step, "held by the operator, after the change\n{story}");
-    // Only a pod that was open already can have slipped: those on the last good revision come through the gate.
-    moves::assert_gated(&scene.tape.entries(), "app:1", 2);
+    moves::assert_second_template_held(&scene).await;
     scene.end().await;
 }
 

@@ -117,21 +117,9 @@ fn status(draw: &mut Draw) -> PhasedRolloutStatus {
     if draw.rarely(6) {
         return PhasedRolloutStatus::default();
     }
-    let phases = [
-        Phase::Rolling,
-        Phase::Idle,
-        Phase::Checking,
-        Phase::Held,
-        Phase::Paused,
-        Phase::Failed,
-        Phase::RollingBack,
-        Phase::RolledBack,
-        Phase::Completed,
-        Phase::Blocked,
-    ];
     let mut status = PhasedRolloutStatus {
         observed_generation: draw.flag().then(|| draw.generation()),
-        phase: draw.one(&phases),
+        phase: draw.one(&Phase::ALL),
         target: (!draw.rarely(8)).then(|| "web".into()),
         target_uid: (!draw.rarely(8)).then(|| "set".into()),
         target_revision: maybe_revision(draw),

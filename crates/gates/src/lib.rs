@@ -1,10 +1,11 @@
 //! Prometheus: from a query as a user wrote it to a verdict. Everything is pure except `transport`, the one file that touches the
-//! network, and its parts `resolve` and `proxy`. This crate never decides what a verdict means for a rollout, never reads from or writes to the API server, and
-//! never lets a token or password into a sentence, a record, a log line or a `Debug` output.
+//! network, and its parts `resolve` and `proxy`. This crate never decides what a verdict means for a rollout, never reads from or
+//! writes to the API server, and never lets a token or password into a sentence, a record, a log line or a `Debug` output.
 //!
 //! The way of one query: [`question`] finds it in the spec, [`template`] fills in the variables, [`endpoint`], [`credentials`]
 //! and `tls` prepare where and how to ask, [`policy`] says whether that is allowed, `request` writes the request, `shared` sends it
-//! once for all who ask the same, `transport` carries it, [`decode`] reads the answer, [`verdict`] judges it, [`prober`] ties these together. [`validate()`] runs all that needs no answer beforehand.
+//! once for all who ask the same, `transport` carries it, [`decode`] reads the answer, [`verdict`] judges it, [`prober`] ties these
+//! together. [`validate()`] runs all that needs no answer beforehand.
 
 pub mod credentials;
 pub mod decode;

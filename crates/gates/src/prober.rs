@@ -74,8 +74,8 @@ impl Prober {
         validate(check, &self.policy)
     }
 
-    /// Asks one query once, or takes an answer that is `fresh` enough from somebody who has asked the same. `variables` are the values for `${…}`, one that has no value now is missing; `pod` is the pod that
-    /// the record names. Takes at most `timeoutSeconds` per request; there is a second request if a `NoData` answer passes.
+    /// Asks one query once, or takes an answer that is `fresh` enough from somebody who has asked the same. `variables` are the values
+    /// for `${…}`, one that has no value now is missing; `pod` is the pod that the record names. Takes at most `timeoutSeconds` per request; there is a second request if a `NoData` answer passes.
     ///
     /// Never fails: what goes wrong is in the record, and what a person has to change is in `problem` too.
     pub async fn ask(

@@ -1,5 +1,6 @@
 //! Variables in expressions: `${pod}` and friends become values that cannot leave the place where they stand. It must never fill
-//! in an empty string for something unknown, never let a value mean more than itself (a dot of a node name is no wildcard in `=~`), and never touch anything else: PromQL braces, `$` without a brace, `$${`.
+//! in an empty string for something unknown, never let a value mean more than itself (a dot of a node name is no wildcard in `=~`),
+//! and never touch anything else: PromQL braces, `$` without a brace, `$${`.
 
 use std::collections::BTreeMap;
 

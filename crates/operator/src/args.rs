@@ -70,9 +70,6 @@ pub struct RunArgs {
     /// The user name that the API server knows this operator by, if it is not the installed service account. For the logs.
     #[arg(long, value_name = "USER")]
     pub identity: Option<String>,
-    /// A Prometheus on a loopback address may be asked: on your own machine, or in the operator's own pod inside a cluster.
-    #[arg(long)]
-    pub allow_loopback_prometheus: bool,
     /// Where /livez, /readyz and /metrics are answered, or `off`. Without it: on 0.0.0.0:8080 inside a cluster, else nowhere.
     #[arg(long, value_name = "ADDRESS")]
     pub web_address: Option<String>,
@@ -217,7 +214,7 @@ mod tests {
         for (flags, allowed) in [(&[][..], false), (&["--allow-loopback-prometheus"], true)] {
             let cli = Cli::parse_from([&["sts-plus", "run"], flags].concat());
             let Command::Run(run) = cli.command else { panic!("not run") };
-            assert_eq!(run.allow_loopback_prometheus, allowed);
+            assert_eq!(run.prometheus.allow_loopback_prometheus, allowed);
         }
     }
 }

@@ -24,12 +24,14 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than a silent watch lasts.
 const READ_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// The cluster that the environment names: the service account in a pod, else the kubeconfig.
+/// The cluster that the environment names: the service account in a pod, else the kubeconfig. TLS is that of ring from now on.
 ///
 /// # Errors
 ///
 /// If there is no usable configuration.
 pub async fn config() -> Result<Config, kube::Error> {
+    // Fails only if somebody has chosen before, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     Ok(tuned(Config::infer().await.map_err(kube::Error::InferConfig)?))
 }
 

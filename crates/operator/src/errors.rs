@@ -60,7 +60,7 @@ pub enum Error {
 }
 
 /// The kinds of error. They decide retry and what people are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// It may go away by itself: retried with growing pauses.
     Transient,
@@ -99,11 +99,18 @@ impl Error {
         }
     }
 
-    /// True if the object of the call does not exist.
+    /// True if the object of the call does not exist, or its kind is not served.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
+        matches!(self, Self::Api { source, .. } if is_not_found(source))
     }
+}
+
+/// True if what was asked for does not exist, or its kind is not served: then the answer is plain text, and kube's own
+/// `is_not_found` does not take it for one.
+#[must_use]
+pub fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 fn shown(partition: Option<i32>) -> String {
@@ -210,6 +217,13 @@ mod tests {
         for (code, class) in classes {
             assert_eq!(refused(code, "", None).class(), class, "{code}");
         }
+    }
+
+    #[test]
+    fn what_is_not_served_is_not_found_either() {
+        assert!(refused(404, "NotFound", None).is_not_found());
+        assert!(refused(404, "Failed to parse error data", None).is_not_found(), "as kube reads a plain text");
+        assert!(!refused(403, "Forbidden", None).is_not_found());
     }
 
     #[test]

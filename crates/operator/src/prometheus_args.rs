@@ -4,9 +4,12 @@ use anyhow::Context as _;
 use clap::Args;
 use sts_plus_gates::{AddressPolicy, Origin, Policy, Proxies};
 
-/// Which Prometheus may be asked, beyond its address.
+/// Which Prometheus may be asked.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PrometheusArgs {
+    /// A Prometheus on a loopback address may be asked: on your own machine, or in the operator's own pod inside a cluster.
+    #[arg(long)]
+    pub allow_loopback_prometheus: bool,
     /// Scheme, host and port of a Prometheus that may be asked, such as `https://prometheus.monitoring:9090`; several with commas,
     /// or by repeating it. Without it: any.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
@@ -17,12 +20,12 @@ pub struct PrometheusArgs {
 }
 
 impl PrometheusArgs {
-    /// What is asked and how; `allow_loopback` as `--allow-loopback-prometheus` says.
+    /// What is asked and how.
     ///
     /// # Errors
     ///
     /// If an origin of the list is none, or a proxy variable cannot be used.
-    pub fn policy(&self, allow_loopback: bool) -> anyhow::Result<Policy> {
+    pub fn policy(&self) -> anyhow::Result<Policy> {
         // What is wrong is told by position: a text that is no origin may hold a password.
         let parsed = self.allowed_prometheus_origins.iter().zip(1..).map(|(text, position)| {
             Origin::parse(text).map_err(|e| anyhow::anyhow!("--allowed-prometheus-origins: entry {position} {e}"))
@@ -33,7 +36,7 @@ impl PrometheusArgs {
             Proxies::default()
         };
         Ok(Policy {
-            addresses: AddressPolicy { allow_loopback },
+            addresses: AddressPolicy { allow_loopback: self.allow_loopback_prometheus },
             origins: parsed.collect::<anyhow::Result<_>>()?,
             proxies,
         })
@@ -50,7 +53,7 @@ mod tests {
         let Command::Run(run) = Cli::parse_from([&["sts-plus", "run"], flags].concat()).command else {
             panic!("not run")
         };
-        let policy = run.prometheus.policy(false).map_err(|e| format!("{e:#}"))?;
+        let policy = run.prometheus.policy().map_err(|e| format!("{e:#}"))?;
         Ok(policy.origins.iter().map(ToString::to_string).collect())
     }
 

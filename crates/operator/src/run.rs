@@ -39,9 +39,7 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// If there is no usable configuration, or a controller ends by itself.
 pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
-    // Fails only if somebody has chosen before, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let policy = args.prometheus.policy(args.allow_loopback_prometheus)?;
+    let policy = args.prometheus.policy()?;
     let mut stop = Stop::new()?;
     let config = client::config().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
     let listener = match args.web_address()? {

@@ -16,7 +16,8 @@ use serde_json::Value;
 use sts_plus_api::PhasedRollout;
 
 use crate::args::UninstallArgs;
-use crate::errors::told;
+use crate::client::deadline;
+use crate::errors::{Error, told};
 use crate::views::SetObject;
 use crate::{client, manifests, rbac, run};
 
@@ -30,8 +31,6 @@ const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
 ///
 /// If the API server refuses something, or if it takes longer than allowed; what was not done is named.
 pub async fn uninstall(args: &UninstallArgs) -> anyhow::Result<()> {
-    // Fails only if somebody has chosen before, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let config = client::config().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
     let client = Client::try_from(config.clone()).map_err(|error| anyhow::anyhow!(told(&error)))?;
     let patience = Duration::from_secs(args.timeout);
@@ -50,10 +49,10 @@ pub async fn uninstall(args: &UninstallArgs) -> anyhow::Result<()> {
 /// Deletes every PhasedRollout and does the operator's part of it.
 async fn release_all(config: kube::Config, client: &Client, namespace: &str, patience: Duration) -> anyhow::Result<()> {
     let rollouts: Api<PhasedRollout> = Api::all(client.clone());
-    let found = match rollouts.list_metadata(&ListParams::default()).await {
+    let found = match deadline("listing PhasedRollouts", rollouts.list_metadata(&ListParams::default())).await {
         Ok(found) => found.items,
-        Err(error) if is_missing(&error) => return Ok(()),
-        Err(error) => anyhow::bail!("listing PhasedRollouts: {}", told(&error)),
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
     };
     if found.is_empty() {
         return Ok(());
@@ -65,14 +64,12 @@ async fn release_all(config: kube::Config, client: &Client, namespace: &str, pat
     {
         let (api, name) = api_of(client, object)?;
         let params = PatchParams::apply(MANAGER).force();
-        api.patch(&name, &params, &Patch::Apply(object)).await.map_err(|error| anyhow::anyhow!(told(&error)))?;
+        deadline(format!("applying {}", what_is(object)), api.patch(&name, &params, &Patch::Apply(object))).await?;
     }
     for rollout in &found {
         let api: Api<PhasedRollout> = Api::namespaced(client.clone(), &rollout.namespace().unwrap_or_default());
-        gone_or(
-            api.delete(&rollout.name_any(), &DeleteParams::background()).await.map(drop),
-            "deleting PhasedRollouts",
-        )?;
+        let name = rollout.name_any();
+        gone(deadline(format!("deleting PhasedRollout {name}"), api.delete(&name, &DeleteParams::background())).await)?;
     }
     let mut config = config;
     config.headers.push((IMPERSONATE, HeaderValue::from_str(&rbac::user_name(namespace))?));
@@ -88,12 +85,12 @@ async fn until_none_is_left(rollouts: &Api<PhasedRollout>, patience: Duration) -
     let mut left = Vec::new();
     let emptied = async {
         loop {
-            match rollouts.list(&ListParams::default()).await {
+            match deadline("listing PhasedRollouts", rollouts.list_metadata(&ListParams::default())).await {
                 Ok(list) if list.items.is_empty() => return,
                 Ok(list) => left = list.items,
                 // With its last object the definition may be gone.
-                Err(error) if is_missing(&error) => return,
-                Err(error) => tracing::warn!("listing PhasedRollouts: {}", told(&error)),
+                Err(error) if error.is_not_found() => return,
+                Err(error) => tracing::warn!("{error}"),
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -134,8 +131,7 @@ async fn tell_held(client: &Client, claimed: &[(String, String)]) -> anyhow::Res
 
 async fn all_sets(client: &Client) -> anyhow::Result<Vec<SetObject>> {
     let sets: Api<SetObject> = Api::all(client.clone());
-    let list = sets.list(&ListParams::default()).await;
-    Ok(list.map_err(|error| anyhow::anyhow!("listing StatefulSets: {}", told(&error)))?.items)
+    Ok(deadline("listing StatefulSets", sets.list(&ListParams::default())).await?.items)
 }
 
 /// Removes `objects`, the last one first, and waits until they are gone. What does not carry our label is somebody else's.
@@ -143,24 +139,23 @@ async fn remove_all(client: &Client, objects: &[Value], patience: Duration) -> a
     let mut going = Vec::new();
     for object in objects.iter().rev() {
         let (api, name) = api_of(client, object)?;
-        let kind = object["kind"].as_str().unwrap_or_default();
-        let what = format!("{kind} {name}");
-        let found = match api.get_metadata(&name).await {
+        let what = what_is(object);
+        let found = match deadline(format!("reading {what}"), api.get_metadata(&name)).await {
             Ok(found) => found,
-            Err(error) if is_missing(&error) => continue,
-            Err(error) => anyhow::bail!("reading {what}: {}", told(&error)),
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => return Err(error.into()),
         };
         if found.labels().get(manifests::PART_OF).is_none_or(|part_of| part_of != rbac::NAME) {
             say(&format!("{what} has no label {}={}: it stays", manifests::PART_OF, rbac::NAME));
             continue;
         }
-        gone_or(api.delete(&name, &DeleteParams::background()).await.map(drop), &format!("deleting {what}"))?;
+        gone(deadline(format!("deleting {what}"), api.delete(&name, &DeleteParams::background())).await)?;
         going.push((api, name, what));
     }
     let gone = async {
         while let Some((api, name, _)) = going.last() {
-            match api.get_metadata(name).await {
-                Err(error) if is_missing(&error) => drop(going.pop()),
+            match deadline("reading what is left", api.get_metadata(name)).await {
+                Err(error) if error.is_not_found() => drop(going.pop()),
                 _ => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -187,14 +182,16 @@ fn api_of(client: &Client, object: &Value) -> anyhow::Result<(Api<DynamicObject>
     Ok((api, meta.name_any()))
 }
 
-/// It is gone already, or its kind is not served here.
-fn is_missing(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
+/// For people: kind and name.
+fn what_is(object: &Value) -> String {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    format!("{} {}", text("/kind"), text("/metadata/name"))
 }
 
-fn gone_or(outcome: Result<(), kube::Error>, what: &str) -> anyhow::Result<()> {
-    match outcome {
-        Err(error) if !is_missing(&error) => anyhow::bail!("{what}: {}", told(&error)),
+/// What is gone already, or whose kind is not served here, is deleted.
+fn gone<T>(deleted: Result<T, Error>) -> Result<(), Error> {
+    match deleted {
+        Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
 }

@@ -270,20 +270,8 @@ fn document(dir: &Path, config: &PrometheusConfig) -> Value {
             }],
         }],
     });
-    merge(&mut document, &config.document);
+    json_patch::merge(&mut document, &config.document);
     document
-}
-
-/// RFC 7386.
-fn merge(into: &mut Value, patch: &Value) {
-    match (into, patch) {
-        (Value::Object(into), Value::Object(patch)) => {
-            for (key, value) in patch {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, patch) => *into = patch.clone(),
-    }
 }
 
 fn write_targets(dir: &Path, targets: &[String]) -> anyhow::Result<()> {

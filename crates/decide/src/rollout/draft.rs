@@ -116,7 +116,6 @@ impl<'a> Draft<'a> {
         self.status.current = None;
         self.tell_transition(stand);
         report::write(&mut self.status, self.observed, None, stand, self.now);
-        self.status.put_seal();
         self.into_plan(None)
     }
 
@@ -145,7 +144,6 @@ impl<'a> Draft<'a> {
         if waits_as_before {
             keep_counts(&mut self.status, before);
         }
-        self.status.put_seal();
         self.into_plan(None)
     }
 

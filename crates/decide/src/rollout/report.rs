@@ -64,7 +64,7 @@ pub(crate) fn plain(text: &str, bytes: usize) -> String {
     cut(&text.replace(char::is_control, " "), bytes)
 }
 
-/// Writes the stand into the status.
+/// Writes the stand into the status, and the seal that tells it from one that was edited by hand.
 pub(crate) fn write(
     status: &mut PhasedRolloutStatus,
     observed: &Observed,
@@ -85,6 +85,7 @@ pub(crate) fn write(
     status.conditions =
         news.into_iter().map(|(kind, new)| dated(kind, new, &before, observed.rollout.generation, now)).collect();
     fit(status);
+    status.put_seal();
 }
 
 /// Another number of replicas is taken up when the controller has seen it, and pods that are born then are told.

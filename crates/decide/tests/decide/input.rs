@@ -191,8 +191,7 @@ fn conditions() -> impl Strategy<Value = Vec<Condition>> {
 
 prop_compose! {
     fn status()(
-        phase in select(vec![Phase::Idle, Phase::Rolling, Phase::Checking, Phase::Held, Phase::Paused, Phase::Failed,
-            Phase::RollingBack, Phase::RolledBack, Phase::Completed, Phase::Blocked]),
+        phase in select(&Phase::ALL[..]),
         uid in of(select(vec!["web-uid", "db-uid", "gone"])), revisions in (of(revision()), of(revision()), of(revision())),
         rejected in vec(revision(), 0..12), counts in (number(), number(), number()), partition in of(number()),
         times in (of(time()), of(time()), of(time()), of(time())), current in of(current()), passed in of((revision(), number())),

@@ -62,9 +62,7 @@ fn partitions(entries: &[Entry]) -> Vec<(u64, Option<i32>)> {
         if let Seen::Set(set) = &entry.seen
             && set.metadata.name.as_deref() == Some("web")
         {
-            let partition = set.spec.as_ref().and_then(|spec| {
-                spec.update_strategy.as_ref()?.rolling_update.as_ref().and_then(|rolling| rolling.partition)
-            });
+            let partition = sts_plus_e2e::partition_of(set);
             if all.last().is_none_or(|(_, last)| *last != partition) {
                 all.push((entry.version, partition));
             }
@@ -75,7 +73,7 @@ fn partitions(entries: &[Entry]) -> Vec<(u64, Option<i32>)> {
 
 /// True once the newest revision of `web` is the one that `gate` is about.
 fn is_told(world: &World) -> bool {
-    world.controller_has_seen() && world.status().target_revision == Some(world.update_revision())
+    world.controller_has_seen() && world.is_told()
 }
 
 /// The part of the spec of the template that another image is.

@@ -26,14 +26,13 @@ async fn release_until_awaited(scene: &Scene, image: &str) -> World {
 
 /// True if the revision of the set waits for a person.
 fn is_awaiting(world: &World) -> bool {
-    world.condition(ConditionType::Held) == "True/AwaitingApproval"
-        && world.status().target_revision.as_deref() == Some(world.update_revision().as_str())
+    world.condition(ConditionType::Held) == "True/AwaitingApproval" && world.is_told()
 }
 
 /// The person's word for the pod at `index` and the revision that is wanted now.
 async fn approve(scene: &Scene, index: i32) {
     let word = format!("{}/{index}", scene.world().update_revision());
-    scene.patch("phasedrollout/gate", &json!({ "metadata": { "annotations": { names::APPROVE: word } } })).await;
+    scene.annotate(names::APPROVE, &word).await;
 }
 
 async fn scale(scene: &Scene, replicas: i32) {

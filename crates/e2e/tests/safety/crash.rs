@@ -57,11 +57,7 @@ async fn an_operator_that_was_frozen_does_not_step_on_what_it_saw_before() {
     let second = scene.second_operator();
     scene.until("the second goes on", |world| world.is_ready_on("web-1", "app:2")).await;
     scene.release("app:3").await;
-    scene
-        .until("the second holds", |world| {
-            world.is_held() && world.status().target_revision.as_deref() == Some(world.update_revision().as_str())
-        })
-        .await;
+    scene.until("the second holds", |world| world.is_held() && world.is_told()).await;
     scene.operator().thaw();
     // Both at once, as after a network that came back.
     scene.until("complete", |world| world.is_complete("app:3")).await;

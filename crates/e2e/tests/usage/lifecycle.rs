@@ -43,9 +43,7 @@ async fn paused_rolls_nothing_and_checks_nothing_until_it_is_taken_back() {
     let born = scene.world().uids();
     scene.configure(&json!({ "paused": true })).await;
     scene.release("app:2").await;
-    let paused = |world: &World| {
-        world.is(Phase::Paused) && world.status().target_revision.as_deref() == Some(world.update_revision().as_str())
-    };
+    let paused = |world: &World| world.is(Phase::Paused) && world.is_told();
     let paused = scene.until("paused", paused).await;
     assert!(paused.is_held() && paused.condition(ConditionType::Held) == "True/Paused");
     assert_eq!(paused.uids(), born);

@@ -25,7 +25,7 @@ async fn a_template_change_is_told_within_a_second() {
     let mut took = Vec::new();
     for image in ["app:2", "app:3", "app:4"] {
         scene.release(image).await;
-        let told = |world: &World| world.status().target_revision.as_deref() == Some(world.update_revision().as_str());
+        let told = World::is_told;
         scene.until("told", |world| world.controller_has_seen() && told(world)).await;
         took.push(told_after(&scene.tape.entries(), image));
     }

@@ -21,19 +21,6 @@ use crate::watch::Caches;
 /// Of what [`Exposed::text`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-const PHASES: [Phase; 10] = [
-    Phase::Idle,
-    Phase::Rolling,
-    Phase::Checking,
-    Phase::Held,
-    Phase::Paused,
-    Phase::Failed,
-    Phase::RollingBack,
-    Phase::RolledBack,
-    Phase::Completed,
-    Phase::Blocked,
-];
-
 type Labels = Vec<(&'static str, String)>;
 
 /// All numbers of this process.
@@ -113,7 +100,7 @@ fn gauges(
     let status = |rollout: &PhasedRollout| rollout.status.clone().unwrap_or_default();
     let phases = rollouts.iter().flat_map(|(key, rollout)| {
         let is = status(rollout).phase;
-        PHASES.map(|phase| (with(key, "phase", format!("{phase:?}")), if phase == is { 1.0 } else { 0.0 }))
+        Phase::ALL.map(|phase| (with(key, "phase", format!("{phase:?}")), if phase == is { 1.0 } else { 0.0 }))
     });
     gauge(encoder, "sts_plus_rollout_phase", "1 for the phase of the PhasedRollout, 0 for all others", phases)?;
     let conditions = rollouts.iter().flat_map(|(key, rollout)| {
@@ -153,7 +140,7 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, counts: &BTreeMap<Key, Counts>)
     });
     counter(encoder, "sts_plus_checks", "Answers of Prometheus by verdict", checks)?;
     let errors = counts.iter().flat_map(|(key, counts)| {
-        counts.errors.iter().map(|(class, count)| (with(key, "class", (*class).to_owned()), *count))
+        counts.errors.iter().map(|(class, count)| (with(key, "class", class.to_string()), *count))
     });
     counter(encoder, "sts_plus_rollout_errors", "Looks at a PhasedRollout that ended with an error", errors)
 }

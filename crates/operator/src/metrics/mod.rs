@@ -36,7 +36,7 @@ struct Counts {
     steps: u64,
     drifts: u64,
     checks: BTreeMap<&'static str, u64>,
-    errors: BTreeMap<&'static str, u64>,
+    errors: BTreeMap<Class, u64>,
 }
 
 impl Metrics {
@@ -64,7 +64,7 @@ impl Metrics {
 
     /// A run has ended with an error.
     pub fn failed(&self, namespace: &str, name: &str, class: Class) {
-        self.count(namespace, name, |counts| add_one(&mut counts.errors, kind_of(class)));
+        self.count(namespace, name, |counts| add_one(&mut counts.errors, class));
     }
 
     /// The PhasedRollout is gone.
@@ -91,16 +91,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn add_one<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
     let count = counts.entry(key).or_insert(0);
     *count = count.saturating_add(1);
-}
-
-fn kind_of(class: Class) -> &'static str {
-    match class {
-        Class::Transient => "Transient",
-        Class::Conflict => "Conflict",
-        Class::Invalid => "Invalid",
-        Class::Forbidden => "Forbidden",
-        Class::Bug => "Bug",
-    }
 }
 
 fn word_of(verdict: Verdict) -> &'static str {

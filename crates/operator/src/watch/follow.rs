@@ -7,7 +7,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::errors::{Class, class_of, told};
+use crate::errors::{Class, class_of, is_not_found, told};
 use crate::pace::Pace;
 
 /// What a stream tells the rest of the operator.
@@ -81,8 +81,7 @@ fn log(Name { what, cure, needed }: &Name, error: &watcher::Error, failures: u32
 fn is_refused(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
-            matches!(class_of(error), Class::Forbidden)
-                || matches!(error, kube::Error::Api(status) if status.code == 404)
+            matches!(class_of(error), Class::Forbidden) || is_not_found(error)
         }
         _ => false,
     }
