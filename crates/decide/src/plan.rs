@@ -1,5 +1,5 @@
-//! What to do next: the output of a decision. The operator carries out the actions in their order, then writes the status if it
-//! differs from the one it read, then the events, and comes back at `wake`.
+//! What to do next: the output of a decision. The operator carries out the actions in their order, then records the events, then
+//! writes the status if it differs from the one it read, and comes back at `wake`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// The status as it should read once the actions are done.
     pub status: PhasedRolloutStatus,
-    /// In this order, after the status is written.
+    /// In this order, after the actions and before the status is written: what is lost in a crash is decided again.
     pub events: Vec<Event>,
     /// When to decide again if nothing happens before. Missing: only when something changes (and at the periodic wake-up).
     pub wake: Option<Timestamp>,

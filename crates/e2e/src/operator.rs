@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 use crate::Ground;
 
@@ -84,9 +84,11 @@ impl Operator {
         ended.await.expect("the operator ends when it is told to")
     }
 
-    /// SIGSTOP: it holds its connections and does nothing.
+    /// SIGSTOP: it holds its connections and does nothing, once this returns: a signal reaches one thread after the other.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
+        let stopped = waitid(WaitId::Pid(self.pid()), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
+        stopped.expect("the operator stops");
     }
 
     /// SIGCONT.

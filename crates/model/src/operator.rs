@@ -164,19 +164,19 @@ impl World {
             }
             wrote += 1;
         }
-        // The object is gone with its finalizer; its events are told all the same.
+        for event in &plan.events {
+            self.may_write(wrote, stop)?;
+            let on = if event.on == EventTarget::Set { "STS" } else { "PR" };
+            self.tell(Deed::Event(on, event.reason.to_string(), event.note.clone()));
+            wrote += 1;
+        }
+        // The object is gone with its finalizer; its events were told all the same.
         if self.rollouts.contains_key(rollout) && observed.rollout.status != plan.status {
             self.may_write(wrote, stop)?;
             if !self.write_status(rollout, observed, plan) {
                 self.tell(Deed::Refused);
                 return None;
             }
-            wrote += 1;
-        }
-        for event in &plan.events {
-            self.may_write(wrote, stop)?;
-            let on = if event.on == EventTarget::Set { "STS" } else { "PR" };
-            self.tell(Deed::Event(on, event.reason.to_string(), event.note.clone()));
             wrote += 1;
         }
         Some(wrote)

@@ -104,6 +104,13 @@ impl Error {
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Api { source, .. } if is_not_found(source))
     }
+
+    /// True if an object of that name exists already.
+    #[must_use]
+    pub fn is_already_there(&self) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        matches!(&**source, kube::Error::Api(status) if status.reason == "AlreadyExists")
+    }
 }
 
 /// True if what was asked for does not exist, or its kind is not served: then the answer is plain text, and kube's own

@@ -1,8 +1,10 @@
 //! Events for people (`kubectl describe`, `kubectl get events`). One that cannot be recorded is logged and forgotten: it never
 //! fails a run. The client library's recorder keeps the first note of a reason for six minutes, which would tell the story of
-//! the first pod for all of them; so each note is an event of its own, and the same note is not repeated.
+//! the first pod for all of them; so each note is an event of its own, and the same note is not repeated. Its name follows from what
+//! it was decided on: an operator that comes after a crash, or believes that it leads too, does not repeat it either.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,18 +49,34 @@ impl Events {
         Self { client, instance: instance.unwrap_or_else(|| CONTROLLER.to_owned()), told: Mutex::default() }
     }
 
-    /// Records an event about `regarding`, unless the same was recorded a short time ago.
-    pub async fn record(&self, regarding: ObjectReference, severity: Severity, reason: Reason, note: &str) {
+    /// Records an event about `regarding`, unless the same was recorded a short time ago, or on the same `basis`: the
+    /// resourceVersion of what it was decided on.
+    pub async fn record(
+        &self,
+        regarding: ObjectReference,
+        severity: Severity,
+        reason: Reason,
+        note: &str,
+        basis: &str,
+    ) {
         let told = Told { uid: regarding.uid.clone(), reason, note: note.to_owned() };
         if !self.is_new(&told) {
             return;
         }
         let namespace = regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
-        let event = self.event(regarding, severity, reason, note, Timestamp::now());
+        let mut hash = DefaultHasher::new();
+        (&told, basis).hash(&mut hash);
+        let event = self.event(regarding, severity, reason, note, hash.finish());
         let events: Api<KubeEvent> = Api::namespaced(self.client.clone(), &namespace);
-        if let Err(error) = deadline("recording an event", events.create(&PostParams::default(), &event)).await {
-            self.lock().remove(&told);
-            tracing::warn!(namespace, reason = %reason, note, "the event was not recorded: {error}");
+        match deadline("recording an event", events.create(&PostParams::default(), &event)).await {
+            Ok(_) => {}
+            Err(error) if error.is_already_there() => {
+                tracing::debug!(reason = %reason, note, "the event was recorded before");
+            }
+            Err(error) => {
+                self.lock().remove(&told);
+                tracing::warn!(namespace, reason = %reason, note, "the event was not recorded: {error}");
+            }
         }
     }
 
@@ -75,14 +93,14 @@ impl Events {
         severity: Severity,
         reason: Reason,
         note: &str,
-        now: Timestamp,
+        number: u64,
     ) -> KubeEvent {
-        let suffix = format!(".{:x}", now.as_nanosecond());
+        let suffix = format!(".{number:016x}");
         let object = regarding.name.clone().unwrap_or_default();
         let name = format!("{}{suffix}", cut(&object, NAME_BYTES.saturating_sub(suffix.len())));
         KubeEvent {
             action: Some(reason.to_string()),
-            event_time: Some(MicroTime(now)),
+            event_time: Some(MicroTime(Timestamp::now())),
             metadata: ObjectMeta { name: Some(name), namespace: regarding.namespace.clone(), ..ObjectMeta::default() },
             note: Some(cut(note, NOTE_BYTES).to_owned()),
             reason: Some(reason.to_string()),
@@ -138,8 +156,7 @@ mod tests {
 
     #[tokio::test]
     async fn names_and_notes_fit() {
-        let now = Timestamp::from_second(1_700_000_000).unwrap();
-        let event = events().event(regarding(), Severity::Warning, Reason::ChecksFailed, &"é".repeat(600), now);
+        let event = events().event(regarding(), Severity::Warning, Reason::ChecksFailed, &"é".repeat(600), u64::MAX);
         assert!(event.metadata.name.unwrap().len() <= NAME_BYTES);
         assert_eq!(event.note.unwrap().len(), NOTE_BYTES);
         assert_eq!(event.type_.as_deref(), Some("Warning"));

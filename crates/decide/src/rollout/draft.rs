@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use sts_plus_api::{Phase, PhasedRolloutStatus, Reason, names};
+use sts_plus_api::{Phase, PhasedRolloutStatus, Reason, Step, names};
 
 use super::{
     facts::{Facts, later},
@@ -130,6 +130,7 @@ impl<'a> Draft<'a> {
         failure::hold_while_stalled(&mut self, facts, stand);
         failure::let_fixes_in(&mut self, facts, stand);
         self.tell_transition(stand);
+        self.tell_interrupted_step(facts);
         self.status.partition = self.planned_partition(facts.set);
         if let Some(change) = facts.next_change() {
             self.wake_at(change);
@@ -139,6 +140,7 @@ impl<'a> Draft<'a> {
             && stand.phase == before.phase
             && self.same_but_counts(before, stand)
             && !self.has_actions()
+            && self.events.is_empty()
             && self.is_soon(facts);
         report::write(&mut self.status, self.observed, Some(facts), stand, self.now);
         if waits_as_before {
@@ -190,8 +192,7 @@ impl<'a> Draft<'a> {
     /// One event when the reason changes to something that a person should know.
     fn tell_transition(&mut self, stand: &Stand) {
         let before = &self.observed.rollout.status;
-        let was = before.conditions.iter().find(|condition| condition.type_ == "Ready").map(|c| c.reason.as_str());
-        if was == Some(&stand.reason.to_string()) || self.events.iter().any(|event| event.reason == stand.reason) {
+        if was_ready_for(before, stand.reason) || self.events.iter().any(|event| event.reason == stand.reason) {
             return;
         }
         match stand.motion {
@@ -205,6 +206,25 @@ impl<'a> Draft<'a> {
             }
             Motion::Rest | Motion::Moving => {}
         }
+    }
+
+    /// The partition is open for a pod and the status does not know it: the operator was stopped in between, or did not hear the
+    /// answer to its write.
+    fn tell_interrupted_step(&mut self, facts: &Facts) {
+        let before = &self.observed.rollout.status;
+        let (Some(opened), Some(partition)) = (memory::opened(facts), before.partition) else { return };
+        if partition <= opened.0 || self.is_edited || before.target_revision.as_deref() != Some(facts.wanted) {
+            return;
+        }
+        let is_repair = self.status.current.as_ref().is_some_and(|current| current.step == Step::Repair)
+            || self.status.previous_revision.as_deref() == Some(facts.wanted);
+        let (reason, how) =
+            if is_repair { (Reason::Repairing, " without checks") } else { (Reason::PartitionLowered, "") };
+        let pod = facts.pod_name(opened);
+        self.normal(
+            reason,
+            &format!("partition {partition} -> {}: {pod} is rolled to {}{how}", opened.0, facts.wanted),
+        );
     }
 
     fn into_plan(self, check: Option<CheckRequest>) -> Plan {
@@ -226,6 +246,11 @@ impl<'a> Draft<'a> {
     pub(crate) fn last_good(&self, facts: &Facts<'a>) -> String {
         self.status.previous_revision.clone().unwrap_or_else(|| memory::last_good_from_pods(facts).to_owned())
     }
+}
+
+/// True if the status says that this is why the set is Ready, or why it is not.
+pub(crate) fn was_ready_for(before: &PhasedRolloutStatus, reason: Reason) -> bool {
+    before.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.reason == reason.to_string())
 }
 
 fn keep_counts(status: &mut PhasedRolloutStatus, before: &PhasedRolloutStatus) {

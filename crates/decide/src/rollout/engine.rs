@@ -11,7 +11,7 @@ use super::{
     step,
 };
 use crate::{
-    EventTarget, Plan, SetView, Severity,
+    EventTarget, Plan, PodView, SetView, Severity,
     units::{Partition, PodIndex},
 };
 
@@ -187,6 +187,7 @@ fn seen_revision<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     }
     failure::honour_retry(&mut draft, facts);
     announce_births(&mut draft, facts);
+    announce_slipped(&mut draft, facts);
     if let Some(stand) = failure::rejected(&mut draft, facts) {
         return draft.finish(facts, &stand);
     }
@@ -246,6 +247,33 @@ fn announce_births(draft: &mut Draft, facts: &Facts) {
         Reason::PodsSlipped,
         &format!("scaled from {before} to {} during the rollout: {names} start on {} and are covered by the next check cycle", facts.replicas(), facts.wanted),
     );
+}
+
+/// Pods below the partition that came back on the wanted revision: so it is when the `ControllerRevision` of the old one is lost
+/// (native-statefulset B2), and with some releases of Kubernetes.
+fn announce_slipped(draft: &mut Draft, facts: &Facts) {
+    let status = &draft.status;
+    let is_revert = status.previous_revision.as_deref() == Some(facts.wanted);
+    let is_made_by_us = status.never_healthy || status.remade_since.is_some();
+    let is_over = memory::is_settled(status) || facts.partition() == Partition(facts.replicas());
+    if is_over || is_revert || is_made_by_us || facts.count_wanted() <= status.updated_replicas {
+        return;
+    }
+    let is_young = |pod: &PodView| status.start_time.is_some_and(|start| pod.created > start);
+    let slipped = |(index, pod): &(PodIndex, &PodView)| {
+        !facts.partition().opens(*index)
+            && facts.is_wanted(pod)
+            && is_young(pod)
+            && !memory::has_passed(status, facts.wanted, index.0)
+    };
+    let names = facts.pods().filter(slipped).map(|(_, pod)| pod.name.as_str()).take(10).collect::<Vec<_>>().join(", ");
+    if !names.is_empty() {
+        let wanted = facts.wanted;
+        let note = format!(
+            "{names} came back on the pending revision {wanted} although the partition holds it; checked before anything else moves"
+        );
+        draft.warn(Reason::PodsSlipped, &note);
+    }
 }
 
 /// A set without replicas has nothing to roll and nothing to check.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sts_plus_api::{DeletionPolicy, Phase, Reason, names};
 
 use super::{
-    draft::Draft,
+    draft::{self, Draft},
     facts::{self, Facts},
     memory,
     report::{Motion, Stand},
@@ -106,10 +106,10 @@ pub(crate) fn skip<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
                 (names::ALLOW_PARTITION, None),
             ]),
         );
-        draft.normal(
-            Reason::SkipCheck,
-            "spec.skipCheck: the normal rolling update is resumed and the partition is removed",
-        );
+    }
+    if draft.has_actions() || !draft::was_ready_for(&draft.observed.rollout.status, Reason::SkipCheck) {
+        let note = "spec.skipCheck: the normal rolling update is resumed and the partition is removed";
+        draft.normal(Reason::SkipCheck, note);
     }
     memory::bind(&mut draft.status, set);
     memory::settle_unchecked(&mut draft.status, wanted);

@@ -129,10 +129,9 @@ fn status_words(body: &Value) -> String {
 
 fn event_words(body: &Value) -> String {
     let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let mut pods: Vec<&str> =
-        text("/note").split(|c: char| !c.is_alphanumeric() && c != '-').filter(|word| is_pod(word)).collect();
-    pods.dedup();
-    format!("{} {} {}", text("/reason"), text("/regarding/kind"), pods.join(" "))
+    let mut words = text("/note").split(|c: char| !c.is_alphanumeric() && c != '-');
+    let pod = words.find(|word| is_pod(word)).unwrap_or_default();
+    format!("{} {} {pod}", text("/reason"), text("/regarding/kind"))
 }
 
 fn is_pod(word: &str) -> bool {

@@ -96,8 +96,8 @@ fn text(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic").to_owned()
 }
 
-/// Writes whose faults do not keep each other from coming to pass: an event is written after the status, and the status after
-/// the partition, so that none of them comes when something went wrong with the one before.
+/// Writes whose faults do not keep each other from coming to pass: an event is written after the partition, and the status after
+/// the events, so that none of them comes when something went wrong with the one before.
 fn layers(kind: Kind, words: &[String]) -> Vec<Vec<String>> {
     let of = |wanted: &dyn Fn(&str) -> bool| words.iter().filter(|words| wanted(words)).cloned().collect::<Vec<_>>();
     let (is_event, is_status) = (|words: &str| words.contains(" events "), |words: &str| words.contains("/status "));

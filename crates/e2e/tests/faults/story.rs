@@ -82,6 +82,34 @@ impl Played {
         words.filter(|words| seen.insert(words.clone())).collect()
     }
 
+    /// The events that are on record.
+    fn events(&self) -> BTreeSet<String> {
+        let recorded = |record: &&Record| record.answered.is_some_and(|code| code < 300 || code == 409);
+        self.of_events().filter(recorded).map(|record| record.call.words()).collect()
+    }
+
+    fn of_events(&self) -> impl Iterator<Item = &Record> {
+        self.writes.iter().filter(|record| record.call.is("create", "events"))
+    }
+
+    /// Every transition of `other` is on record here too, but for an event that the API server refused, which nobody sends again. What
+    /// is told of a single deletion is told by whoever deleted; and what one write has done is not seen when the next one undid it and
+    /// went wrong too.
+    fn assert_told(&self, other: &Self) {
+        let is_lost = |record: &Record| matches!(record.fault, Some(Fault::Killed(_) | Fault::Lost(_) | Fault::Cut));
+        if self.writes.windows(2).any(|two| two.iter().all(is_lost)) {
+            return;
+        }
+        let mut told = self.events();
+        let is_refused =
+            |record: &&Record| record.fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Killed(_)));
+        told.extend(self.of_events().filter(is_refused).map(|record| record.call.words()));
+        let is_transition = |words: &&String| !words.contains("PodDeleted");
+        let other = other.events();
+        let lost: Vec<_> = other.difference(&told).filter(is_transition).collect();
+        assert!(lost.is_empty(), "not told: {lost:#?}\n{}", self.writes.iter().map(tell).collect::<String>());
+    }
+
     /// The faults that came to pass.
     pub fn faults(&self) -> impl Iterator<Item = (String, &Fault)> {
         self.writes.iter().filter_map(|record| Some((record.call.words(), record.fault.as_ref()?)))
@@ -225,7 +253,11 @@ impl Stage {
             scene.ground.exporter.remove("app_bad", &labels);
         }
         scene.end().await;
-        Played { end, left, writes }
+        let played = Played { end, left, writes };
+        if let Some(other) = same {
+            played.assert_told(other);
+        }
+        played
     }
 }
 

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use serde_json::Value;
 use sts_plus_api::Phase;
 use sts_plus_e2e::World;
-use sts_plus_e2e::proxy::Fault;
+use sts_plus_e2e::proxy::{Fault, Record};
 use testcluster::Method;
 
 use super::story::{Kind, Played, Stage};
@@ -79,6 +79,34 @@ async fn answers_of_long_ago_move_no_pod_and_change_no_end() {
         finish(kind, stage).await;
     }))
     .await;
+}
+
+/// A pod that is made anew between the operator's look and its deletion has another UID, and is not deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_was_made_anew_is_not_the_one_that_was_to_be_deleted() {
+    let mut stage = Stage::set(Kind::Rollback, "another").await;
+    let is_first = AtomicUsize::new(0);
+    stage.proxy.on(move |call| {
+        let is_first = call.is("delete", "pods") && is_first.fetch_add(1, Ordering::Relaxed) == 0;
+        is_first.then_some(Fault::Delayed(std::time::Duration::from_secs(4)))
+    });
+    stage.start(Vec::new());
+    stage.until_rest().await;
+    stage.release().await;
+    let deletion = |record: &Record| record.call.is("delete", "pods");
+    sts_plus_e2e::eventually("a pod is to be deleted", async || stage.proxy.records().iter().any(deletion)).await;
+    let meant = stage.proxy.records().into_iter().find(deletion).expect("it is").call;
+    let pod = meant.name.clone();
+    // Somebody else is faster, and the next pod of that name is back before the deletion arrives.
+    stage.scene.kubectl_ok(&["delete", "pod", &pod], "").await;
+    let anew = stage.until("it is made anew", |world| world.is_ready_on(&pod, "app:1")).await.uids()[&pod].clone();
+    assert_ne!(Some(anew.as_str()), meant.precondition());
+    stage.until_over().await;
+    let answers: Vec<_> =
+        stage.proxy.writes().into_iter().filter(deletion).filter(|record| record.call.name == pod).collect();
+    assert_eq!(answers.iter().map(|record| record.answered).collect::<Vec<_>>(), [Some(409)], "{answers:?}");
+    assert_eq!(stage.scene.world().uids()[&pod], anew, "the new one stays");
+    stage.end(Some(Played::undisturbed(Kind::Rollback).await)).await;
 }
 
 /// What the API server answers now when the operator looks at one object, or at the pods.

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 use serde_json::json;
-use sts_plus_api::{ConditionType, Reason};
+use sts_plus_api::{ConditionType, Reason, names};
 use sts_plus_e2e::{Scene, World, moves, objects};
 use testcluster::Method;
 
@@ -104,6 +104,85 @@ async fn a_member_that_is_down_before_the_rollout_holds_it_and_is_named() {
     scene.kubectl_ok(&["delete", "pod", "web-0", "--wait=false"], "").await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
     moves::assert_gated(&scene.tape.entries(), "app:1", 2);
+    deleted_none(&scene);
+    scene.end().await;
+}
+
+/// The `ControllerRevision` of the old template is lost: whatever the partition says, a pod that dies then comes back on the new one.
+#[tokio::test]
+async fn a_pod_that_comes_back_on_the_pending_revision_is_told_and_checked_first() {
+    let scene = Scene::at_rest("forgotten", 3, &gate_that_waits_before(1).await).await;
+    let old = scene.world().update_revision().clone();
+    let before = release_until_awaited(&scene, "app:2").await;
+    assert_eq!((before.image("web-2"), before.image("web-0")), ("app:2", "app:1"));
+    scene.kubectl_ok(&["delete", "controllerrevision", &old], "").await;
+    scene.kubectl_ok(&["delete", "pod", "web-0", "--wait=false"], "").await;
+    let slipped = scene.until("web-0 has slipped", |world| world.is_ready_on("web-0", "app:2")).await;
+    let since = slipped.ready_since("web-0").expect("it is Ready");
+    let told = scene.until_events(Reason::PodsSlipped, 1).await;
+    let note = told[0].note.clone().unwrap_or_default();
+    assert!(told.len() == 1 && note.starts_with("web-0 came back on the pending revision"), "{told:?}");
+    assert_eq!(scene.world().uids()["web-1"], before.uids()["web-1"], "nothing else has moved");
+    approve(&scene, 1).await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    let asked = tries_before_step(&scene, since, 1);
+    assert!(asked.iter().filter(|(_, passed)| *passed).count() >= 2, "checked with the pod that slipped: {asked:?}");
+    scene.end().await;
+}
+
+/// `maxUnavailable` lets the controller take two pods at once where the gate is on (1.37); the operator opens one index a step.
+#[rstest]
+#[tokio::test]
+async fn with_max_unavailable_of_two_one_pod_goes_at_a_time(#[values("OrderedReady", "Parallel")] policy: &str) {
+    let set = objects::with(objects::set(4), "/spec/podManagementPolicy", policy);
+    let rolling = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 2 } });
+    let set = objects::with(set, "/spec/updateStrategy", rolling);
+    let scene = Scene::at_rest_with("budget", &set, &Scene::gate().await).await;
+    let keeps = |world: &World| {
+        let strategy = world.sets["web"].spec.as_ref().and_then(|spec| spec.update_strategy.clone());
+        strategy.and_then(|strategy| strategy.rolling_update).and_then(|rolling| rolling.max_unavailable)
+    };
+    let budget = keeps(&scene.world());
+    println!("maxUnavailable is {budget:?} here");
+    scene.release("app:2").await;
+    let after = scene.until("complete", |world| world.is_complete("app:2")).await;
+    assert_eq!(keeps(&after), budget, "the user's field stays");
+    let entries = scene.tape.entries();
+    let moves = moves::assert_gated(&entries, "app:1", 2);
+    let order: Vec<_> = moves.iter().map(|moved| moved.pod.as_str()).collect();
+    assert_eq!(order, ["web-3", "web-2", "web-1", "web-0"]);
+    for pair in moves.windows(2) {
+        assert!(pair[0].made < pair[1].left, "the one before was there: {pair:?}");
+    }
+    scene.end().await;
+}
+
+/// An unready pod below the partition uses up `maxUnavailable` with 1.37, and the pod that is open does not move: told, by the name
+/// of the pod that is in the way.
+#[tokio::test]
+async fn an_unready_pod_that_uses_up_the_budget_is_told() {
+    let set = objects::with(objects::set(3), "/spec/podManagementPolicy", "Parallel");
+    let scene = Scene::at_rest_with("used-up", &set, &Scene::gate().await).await;
+    let born = scene.world().uids();
+    annotate_pod(&scene, "web-0", "sts-plus.test/ready", "false").await;
+    scene.until("web-0 is not Ready", |world| !world.is_ready_on("web-0", "app:1")).await;
+    scene.release("app:2").await;
+    scene.until("held", World::is_held).await;
+    // A person knows better, and the pod goes or stays as the controller has it.
+    let allowed = json!({
+        "metadata": { "annotations": { names::ALLOW_PARTITION: "2" } },
+        "spec": { "updateStrategy": { "rollingUpdate": { "partition": 2 } } },
+    });
+    scene.patch("statefulset/web", &allowed).await;
+    scene.until("it is open", |world| world.partition() == Some(2)).await;
+    let blocked = |world: &World| {
+        world.condition(ConditionType::Held) == "True/BlockedByPod" && world.status().message.contains("web-0")
+    };
+    let blocked = scene.until("it is told", blocked).await;
+    println!("web-2 is on {}", blocked.image("web-2"));
+    assert!(["web-0", "web-1"].iter().all(|pod| blocked.uids()[*pod] == born[*pod]), "{born:?} {:?}", blocked.uids());
+    annotate_pod(&scene, "web-0", "sts-plus.test/ready", json!(null)).await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
     deleted_none(&scene);
     scene.end().await;
 }

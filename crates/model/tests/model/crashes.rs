@@ -1,5 +1,7 @@
 //! The operator is killed before or after each single write: same pods, same deletions, same end.
 
+use std::collections::BTreeSet;
+
 use sts_plus_api::{OnFailure, Phase, names};
 use sts_plus_model::world::{ROLLOUT, SET};
 use sts_plus_model::{Deed, Metric, Release, Stop, Who, World};
@@ -40,6 +42,9 @@ fn run_with_kills(world: &mut World, kills: &[usize]) -> usize {
     panic!("never rests\n{}", world.tale.long_story());
 }
 
+/// Reasons of events that tell of one write, which leaves no other trace: told by whoever made it, unless it is killed right then.
+const OF_ONE_WRITE: [&str; 4] = ["PartitionAllowed", "PodDeleted", "Released", "Repairing"];
+
 /// What must not depend on when the operator was killed.
 #[derive(Debug, PartialEq)]
 struct End {
@@ -51,6 +56,8 @@ struct End {
     verified: Option<String>,
     deletions: Vec<String>,
     own_annotations: usize,
+    /// On which object, and why.
+    told: BTreeSet<(&'static str, String)>,
 }
 
 fn end(world: &World) -> End {
@@ -59,7 +66,12 @@ fn end(world: &World) -> End {
         Deed::Deleted(Who::Native | Who::Operator, pod) => Some(pod.clone()),
         _ => None,
     });
+    let told = world.tale.deeds().filter_map(|deed| match deed {
+        Deed::Event(on, reason, _) if !OF_ONE_WRITE.contains(&reason.as_str()) => Some((*on, reason.clone())),
+        _ => None,
+    });
     End {
+        told: told.collect(),
         layout: set(world).layout(),
         partition: set(world).partition,
         annotations: set(world).annotations.iter().map(|(name, value)| format!("{name}={value}")).collect(),

@@ -113,8 +113,9 @@ impl PodObject {
 
     /// From the label, which pods have that were made by Kubernetes 1.28 or later, else from the name.
     fn ordinal(&self) -> Option<i32> {
-        let from_name = || self.metadata.name.as_deref()?.rsplit_once('-')?.1.parse().ok();
-        self.label(POD_INDEX).and_then(|index| index.parse().ok()).or_else(from_name)
+        let ordinal = |text: &str| text.parse().ok().filter(|ordinal| *ordinal >= 0);
+        let from_name = || self.metadata.name.as_deref()?.rsplit_once('-').and_then(|(_, end)| ordinal(end));
+        self.label(POD_INDEX).and_then(ordinal).or_else(from_name)
     }
 
     fn problem(&self) -> Option<Problem> {
@@ -213,6 +214,7 @@ mod tests {
         assert_eq!(ordinal(json!({"metadata": {"name": "a-b-12"}})), Some(12));
         assert_eq!(ordinal(json!({"metadata": {"name": "a-b-12", "labels": {POD_INDEX: "3"}}})), Some(3));
         assert_eq!(ordinal(json!({"metadata": {"name": "a-b-12", "labels": {POD_INDEX: "x"}}})), Some(12));
+        assert_eq!(ordinal(json!({"metadata": {"name": "a-b-12", "labels": {POD_INDEX: "-3"}}})), Some(12));
         assert_eq!(ordinal(json!({"metadata": {"name": "stray"}})), None);
     }
 

@@ -1,5 +1,6 @@
-//! Writes: the actions of a plan in their order, then the status, then the events. It must never decide: a write that is refused
-//! ends the run, and the next one decides on what is then seen.
+//! Writes: the actions of a plan in their order, then the events, then the status. It must never decide: a write that is refused
+//! ends the run, and the next one decides on what is then seen. The status comes last, since a transition that it does not show yet
+//! is decided, and told, again.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -30,20 +31,21 @@ pub(super) async fn carry_out(plan: &Plan, scene: &Scene, context: &Context) -> 
         }
     }
     // An event outlives its object: what became of the hold is told also when the PhasedRollout is gone.
-    if !is_gone && plan.status != scene.observed.rollout.status {
-        write_status(plan, scene, version.as_deref(), context).await?;
-        report::transition(scene, plan);
-        if has_drifted(&plan.status) && !has_drifted(&scene.observed.rollout.status) {
-            context.metrics.drifted(scene.namespace(), scene.name());
-        }
-    }
+    let basis = scene.rollout.resource_version().unwrap_or_default();
     for event in &plan.events {
         let regarding = match event.on {
             EventTarget::Rollout => scene.rollout.object_ref(&()),
             EventTarget::Set => scene.target().map_or_else(|| scene.rollout.object_ref(&()), reference_of),
         };
         report::event(scene, event);
-        context.events.record(regarding, event.severity, event.reason, &event.note).await;
+        context.events.record(regarding, event.severity, event.reason, &event.note, &basis).await;
+    }
+    if !is_gone && plan.status != scene.observed.rollout.status {
+        write_status(plan, scene, version.as_deref(), context).await?;
+        report::transition(scene, plan);
+        if has_drifted(&plan.status) && !has_drifted(&scene.observed.rollout.status) {
+            context.metrics.drifted(scene.namespace(), scene.name());
+        }
     }
     if is_gone {
         context.forget(scene.rollout_uid());

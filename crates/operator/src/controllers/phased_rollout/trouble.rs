@@ -19,7 +19,8 @@ const MESSAGE_BYTES: usize = 600;
 pub(super) async fn tell(rollout: &PhasedRollout, context: &Context, error: &Error) {
     let (namespace, name) = (rollout.namespace().unwrap_or_default(), rollout.name_any());
     let Some((reason, message)) = for_a_person(error) else { return };
-    context.events.record(rollout.object_ref(&()), Severity::Warning, reason, &message).await;
+    let basis = rollout.resource_version().unwrap_or_default();
+    context.events.record(rollout.object_ref(&()), Severity::Warning, reason, &message, &basis).await;
 
     let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), &namespace);
     let call = || format!("writing the status of PhasedRollout {namespace}/{name}");
