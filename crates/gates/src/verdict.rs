@@ -54,6 +54,16 @@ impl Judgement {
 /// Judges a reply. Total: garbage is an Error and never passes.
 #[must_use]
 pub fn judge(reply: &Reply, asked: Asked<'_>) -> Judgement {
+    let mut judgement = judge_hidden(reply, asked);
+    // A tab before what looks like the rest of a token is written as `\t`, and now it looks like all of it.
+    if let Some(credentials) = asked.credentials {
+        let shown = judgement.series.iter_mut().flat_map(|series| [&mut series.labels, &mut series.value]);
+        shown.chain([&mut judgement.sentence]).for_each(|text| *text = credentials.hide(text));
+    }
+    judgement
+}
+
+fn judge_hidden(reply: &Reply, asked: Asked<'_>) -> Judgement {
     let endpoint = asked.endpoint;
     match hidden(decode(reply), asked.credentials) {
         Decoded::Series { count, first, warnings } => judge_series(count, &first, &warnings, asked),
