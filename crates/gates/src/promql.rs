@@ -89,9 +89,14 @@ pub fn check(expr: &str) -> Result<Parsed, PromqlError> {
             return Err(PromqlError::NotVector { kind: "string", cure: "compare a metric, for example up == 0" });
         }
     }
-    let mut metrics = BTreeSet::new();
-    collect(&tree, &mut metrics);
-    Ok(Parsed { metrics: metrics.into_iter().collect() })
+    let mut found = Found::default();
+    collect(&tree, &mut found);
+    if found.has_empty_name {
+        return Err(PromqlError::Syntax(
+            "a label has an empty name: write the name of a label before the =".to_owned(),
+        ));
+    }
+    Ok(Parsed { metrics: found.metrics.into_iter().collect() })
 }
 
 /// `expr` with double quotes in place of backticks: the parser takes a backslash between backticks for an escape, Prometheus takes
@@ -182,7 +187,15 @@ fn explain(message: &str) -> String {
     }
 }
 
-fn collect(tree: &Expr, found: &mut BTreeSet<Metric>) {
+/// What was found in an expression.
+#[derive(Default)]
+struct Found {
+    metrics: BTreeSet<Metric>,
+    /// Some matcher names no label (`{""="x"}`), which the parser takes and Prometheus does not.
+    has_empty_name: bool,
+}
+
+fn collect(tree: &Expr, found: &mut Found) {
     match tree {
         Expr::Aggregate(e) => {
             collect(&e.expr, found);
@@ -202,14 +215,15 @@ fn collect(tree: &Expr, found: &mut BTreeSet<Metric>) {
     }
 }
 
-fn metrics_of(selector: &VectorSelector, range: Option<Duration>, found: &mut BTreeSet<Metric>) {
-    if let Some(name) = selector.name.as_ref().filter(|name| !name.is_empty()) {
-        let selector = format!("{{__name__=\"{}\"}}", escape(name, '"'));
-        found.insert(Metric { shown: name.clone(), selector, range });
-        return;
-    }
+fn metrics_of(selector: &VectorSelector, range: Option<Duration>, found: &mut Found) {
     let plain = std::slice::from_ref(&selector.matchers.matchers);
     let groups = if selector.matchers.or_matchers.is_empty() { plain } else { &selector.matchers.or_matchers };
+    found.has_empty_name |= groups.iter().flatten().any(|matcher| matcher.name.is_empty());
+    if let Some(name) = selector.name.as_ref().filter(|name| !name.is_empty()) {
+        let selector = format!("{{__name__=\"{}\"}}", escape(name, '"'));
+        found.metrics.insert(Metric { shown: name.clone(), selector, range });
+        return;
+    }
     for group in groups {
         let named: Vec<&Matcher> = group.iter().filter(|m| selects_a_name(m)).collect();
         let used = if named.is_empty() { group.iter().collect() } else { named };
@@ -222,7 +236,7 @@ fn metrics_of(selector: &VectorSelector, range: Option<Duration>, found: &mut BT
             [only] if only.name == "__name__" && matches!(only.op, MatchOp::Equal) => only.value.clone(),
             _ => selector.clone(),
         };
-        found.insert(Metric { shown, selector, range });
+        found.metrics.insert(Metric { shown, selector, range });
     }
 }
 

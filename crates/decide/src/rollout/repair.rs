@@ -135,8 +135,9 @@ impl<'f, 'a> Repair<'f, 'a> {
     /// not filled yet: its pod would start on the wanted revision.
     fn is_blocked_by_good_pod(&self, draft: &Draft, lowest: PodIndex) -> bool {
         let on_good = |pod: &PodView| pod.revision.as_deref() == Some(&self.last_good);
-        let above = lowest.0.saturating_add(1)..self.facts.replicas();
-        let unborn = |index: PodIndex| self.pod(index).is_none() && !self.facts.partition().opens(index);
+        // Those that the partition opens start on the wanted revision anyway.
+        let above = lowest.0.saturating_add(1)..self.facts.replicas().min(self.facts.partition().0);
+        let unborn = |index: PodIndex| self.pod(index).is_none();
         let good = || {
             let mut off = self.facts.off();
             off.any(|(index, pod)| index > lowest && on_good(pod) && !self.candidates.contains(&index))
