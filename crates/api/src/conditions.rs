@@ -43,6 +43,50 @@ impl fmt::Display for ConditionType {
     }
 }
 
+/// The condition types of an ExtendedStatefulSet. The first three are as those of a PhasedRollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VersionCondition {
+    /// One version, with all its pods available, and no other is wanted.
+    Ready,
+    /// The operator works on it or waits for something that comes by itself.
+    Reconciling,
+    /// Nothing moves until a person does something.
+    Stalled,
+    /// The version that is wanted failed.
+    Stale,
+    /// The API server accepts the template.
+    TemplateValid,
+    /// The number of replicas was brought to the nearest allowed one.
+    ScalingLimited,
+    /// Some zone is carried by no node.
+    ZoneUnschedulable,
+    /// What is written and has no effect in this release.
+    WithoutEffect,
+    /// The Services follow the versions. Missing: none is named.
+    ServicesFollow,
+}
+
+impl VersionCondition {
+    /// All types, in the order in which they are written.
+    pub const ALL: [Self; 9] = [
+        Self::Ready,
+        Self::Reconciling,
+        Self::Stalled,
+        Self::Stale,
+        Self::TemplateValid,
+        Self::ScalingLimited,
+        Self::ZoneUnschedulable,
+        Self::WithoutEffect,
+        Self::ServicesFollow,
+    ];
+}
+
+impl fmt::Display for VersionCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
 /// The reasons of conditions and events, in `CamelCase` as they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
@@ -148,6 +192,62 @@ pub enum Reason {
     Unknown,
     /// The API server refused the operator a request.
     Forbidden,
+
+    // ExtendedStatefulSet
+    /// Pods of the version that is in charge are not all there yet.
+    Progressing,
+    /// An upgrade to a new version began.
+    UpgradeStarted,
+    /// An upgrade waits until all pods of the running version are available.
+    RunningVersionNotReady,
+    /// The canaries of a new version are awaited.
+    CanaryStarting,
+    /// The canaries of a new version are checked.
+    CanaryChecking,
+    /// The pods of a new version are started.
+    VersionRolling,
+    /// The new version is in charge.
+    Promoted,
+    /// The new version is in charge, and nothing of it was verified: there are no pods.
+    PromotedUnverified,
+    /// Canaries failed, and others are tried.
+    CanaryRetried,
+    /// The new version failed for good.
+    VersionStale,
+    /// The template is back at the running version; the newer one is removed.
+    UpgradeAborted,
+    /// A version that is not needed any more is removed.
+    VersionRemoved,
+    /// No version failed.
+    NoStaleVersion,
+    /// The API server accepts the template.
+    TemplateAccepted,
+    /// The API server refuses the template.
+    TemplateRefused,
+    /// Not supported in this release.
+    NotSupported,
+    /// An object of that name belongs to somebody else.
+    NameConflict,
+    /// The name of the next version would be too long.
+    NameTooLong,
+    /// The number of replicas is allowed as written.
+    WithinLimits,
+    /// The number of replicas was brought to the nearest allowed one.
+    Clamped,
+    /// The number of replicas is not allowed.
+    OutsideLimits,
+    /// A child was changed by somebody else and is put back.
+    ChildDrift,
+    /// A child was deleted by somebody else.
+    ChildGone,
+    /// No node carries the zone.
+    ZoneUnschedulable,
+    /// A Service does not exist, or somebody else selects the version in it.
+    ServiceUnusable,
+    /// The selector of a Service follows another version now.
+    ServiceSwitched,
+    /// It has no effect in this release.
+    WithoutEffect,
 }
 
 impl fmt::Display for Reason {

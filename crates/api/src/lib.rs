@@ -1,18 +1,25 @@
-//! What users write and read: the custom resources of `sts.plus`, their CEL rules and printer columns, and every name that
+//! What users write and read: the custom resources of `sts.plus` and `fissile.cloudfoundry.org`, their CEL rules and printer columns, and every name that
 //! appears in an object: conditions, reasons, annotations, finalizers, field managers. No IO.
 
 pub mod conditions;
+pub mod extended_stateful_set;
 pub mod names;
 pub mod phased_rollout;
 mod rules;
 pub mod status;
+pub mod version_status;
 
-pub use conditions::{ConditionType, Reason};
+pub use conditions::{ConditionType, Reason, VersionCondition};
+pub use extended_stateful_set::{
+    ExtendedStatefulSet, ExtendedStatefulSetSpec, Scaling, ScalingPolicy, VersionCheck, VersionStrategy,
+    VersionStrategyType, ZoneReplicas,
+};
 pub use phased_rollout::{
     Check, DeletionPolicy, OnFailure, OnMissingMetric, PhasedRollout, PhasedRolloutSpec, Query, StuckPods, SuccessWhen,
     Tls,
 };
 pub use status::{CheckRecord, Current, Passed, Phase, PhasedRolloutStatus, Series, Step, Verdict};
+pub use version_status::{ExtendedStatefulSetStatus, Upgrade, UpgradeStep, VersionDetail, VersionPhase, VersionSet};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -22,7 +29,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     use kube::CustomResourceExt as _;
-    let mut crds = vec![PhasedRollout::crd()];
+    let mut crds = vec![PhasedRollout::crd(), ExtendedStatefulSet::crd()];
     let versions = crds.iter_mut().flat_map(|crd| &mut crd.spec.versions);
     let schemas = versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
     schemas.for_each(without_null);

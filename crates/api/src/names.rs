@@ -35,3 +35,32 @@ pub const MANAGER_HOLD: &str = "sts-plus-hold";
 pub const MANAGER_LIFECYCLE: &str = "sts-plus-lifecycle";
 /// Field manager of the status of a PhasedRollout.
 pub const MANAGER_STATUS: &str = "sts-plus-status";
+
+// ExtendedStatefulSet
+
+/// On a StatefulSet: the number of its version. As a label of its pods: part of its selector.
+pub const VERSION: &str = "fissile.cloudfoundry.org/version";
+/// On a StatefulSet and its pods: the name of the ExtendedStatefulSet that made it.
+pub const OWNER: &str = "fissile.cloudfoundry.org/extended-statefulset";
+/// On a StatefulSet and its pods: the name of their zone.
+pub const ZONE: &str = "fissile.cloudfoundry.org/az-name";
+/// On a StatefulSet: the digest of what makes it a version.
+pub const HASH: &str = "fissile.cloudfoundry.org/version-hash";
+/// On a StatefulSet: the digest of what can be changed in place.
+pub const SETTINGS: &str = "fissile.cloudfoundry.org/settings-hash";
+/// On a StatefulSet: `"true"` if the upgrade to its version failed.
+pub const STALE: &str = "fissile.cloudfoundry.org/stale";
+/// On a StatefulSet: why.
+pub const STALE_REASON: &str = "fissile.cloudfoundry.org/stale-reason";
+/// On an ExtendedStatefulSet: any new value lets a stale version be tried again.
+pub const RETRY_VERSION: &str = "fissile.cloudfoundry.org/retry";
+/// Environment of the containers: the name of the zone.
+pub const ENV_ZONE: &str = "KUBE_AZ";
+/// Environment of the containers: the place of the zone in the list, from 1.
+pub const ENV_ZONE_INDEX: &str = "AZ_INDEX";
+/// Field manager of the StatefulSets of an ExtendedStatefulSet.
+pub const MANAGER_VERSIONS: &str = "sts-plus-versions";
+/// Field manager of their marks.
+pub const MANAGER_MARKS: &str = "sts-plus-marks";
+/// On a StatefulSet: the place of its zone in the list when it was made, from 1.
+pub const ZONE_INDEX: &str = "fissile.cloudfoundry.org/az-index";

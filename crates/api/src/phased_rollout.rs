@@ -145,16 +145,16 @@ pub struct Check {
 }
 
 impl Check {
-    fn default_initial_delay_seconds() -> i32 {
+    pub(crate) fn default_initial_delay_seconds() -> i32 {
         60
     }
-    fn default_period_seconds() -> i32 {
+    pub(crate) fn default_period_seconds() -> i32 {
         60
     }
-    fn default_success_threshold() -> i32 {
+    pub(crate) fn default_success_threshold() -> i32 {
         3
     }
-    fn default_max_tries() -> i32 {
+    pub(crate) fn default_max_tries() -> i32 {
         10
     }
 
@@ -247,7 +247,7 @@ pub struct Query {
 }
 
 impl Query {
-    fn default_timeout_seconds() -> i32 {
+    pub(crate) fn default_timeout_seconds() -> i32 {
         5
     }
 

@@ -3,7 +3,7 @@
 //! it can be seen in the field alone. Regular expressions are RE2; every string that a rule reads has a maximum length, from which
 //! the API server estimates the rule's cost.
 
-use kube::core::Rule;
+use kube::core::{Message, Rule};
 
 fn rule(rule: &str, message: &str) -> Rule {
     Rule::new(rule).message(message)
@@ -197,5 +197,152 @@ pub(crate) fn url_ipv4() -> Rule {
              self.url.trim().matches(r'^([^/?#]*://)?{number}([.]{number}){{3}}([:/?#]|$)'))"
         ),
         "url has an IPv4 address in an unusual form: write four numbers from 0 to 255, without leading zeros",
+    )
+}
+
+// The rules of an ExtendedStatefulSet.
+
+/// The first version is `<name>-v1`, with zones `<name>-<zone>-v1`, and a StatefulSet makes pods only up to 52 characters.
+pub(crate) fn names_fit() -> Rule {
+    let zones = |list: &str| format!("(has(self.spec.{list}) ? self.spec.{list}.map(zone, size(zone) + 1) : []) + [0]");
+    let longest = format!(
+        "size(self.metadata.name) + 3 + ({}).map(size, int(size)).max()",
+        format_args!("{} + {}", zones("az"), zones("zones"))
+    );
+    rule(&format!("{longest} <= 52"), "").message(told(
+        "metadata.name, with the longest zone and -v1, has %d characters, %d more than the 52 that a StatefulSet can have: choose a \
+         shorter name",
+        &format!("{longest}, {longest} - 52"),
+    ))
+}
+
+/// A message with numbers in it. By `format`: of text that is put together with + the API server expects any length, and refuses it.
+fn told(text: &str, numbers: &str) -> Message {
+    Message::Expression(format!("'{text}'.format([{numbers}])"))
+}
+
+/// Other objects of users may have one; a StatefulSet may not, and its name begins with this one.
+pub(crate) fn no_dot_in_name() -> Rule {
+    rule(
+        "!self.metadata.name.contains('.')",
+        "metadata.name has a dot, which no StatefulSet can have in its name: choose another name, with - in its place",
+    )
+}
+
+/// The key of a label: a name, which may have a domain and / before it.
+pub(crate) fn label_key(field: &str) -> Rule {
+    rule(
+        r"self.matches(r'^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",
+        &format!("{field} can be no key of a label: write one such as topology.kubernetes.io/zone"),
+    )
+}
+
+pub(crate) fn one_name_for_zones() -> Rule {
+    rule(
+        "!has(self.az) || !has(self.zones) || size(self.az) == 0 || size(self.zones) == 0 || self.az == self.zones",
+        "spec.az and spec.zones are both set and differ: zones is another name of az; keep one of them",
+    )
+}
+
+pub(crate) fn zone_labels(field: &str) -> Rule {
+    rule(
+        "self.all(zone, zone.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",
+        &format!(
+            "spec.{field} has a zone that can be no part of a name: write lower-case letters, digits and -, with a letter or digit at both ends"
+        ),
+    )
+}
+
+pub(crate) fn zones_once(field: &str) -> Rule {
+    rule(
+        "self.all(zone, self.exists_one(other, other == zone))",
+        &format!("spec.{field} names a zone twice: name each once"),
+    )
+}
+
+pub(crate) fn some_count_is_allowed() -> Rule {
+    rule(
+        "!has(self.min) || !has(self.max) || self.min <= self.max",
+        "spec.scaling.min is greater than spec.scaling.max: no number of replicas is allowed; correct one of them",
+    )
+}
+
+pub(crate) fn some_odd_count_is_allowed() -> Rule {
+    rule(
+        "!self.oddOnly || !has(self.max) || self.max % 2 == 1 || (has(self.min) ? self.min < self.max : self.max > 0)",
+        "spec.scaling.oddOnly is true and no odd number lies between spec.scaling.min and spec.scaling.max: widen the limits",
+    )
+}
+
+/// With Reject a written number must be allowed as it is; CEL runs on `/scale` too (observed O30).
+fn counted(condition: &str, told: Message) -> Rule {
+    rule(
+        &format!(
+            "!has(self.template.spec.replicas) || !has(self.scaling) || self.scaling.policy == 'Clamp' || {condition}"
+        ),
+        "",
+    )
+    .message(told)
+    .field_path(".template.spec.replicas")
+}
+
+pub(crate) fn count_is_not_too_low() -> Rule {
+    counted(
+        "!has(self.scaling.min) || self.template.spec.replicas >= self.scaling.min",
+        told(
+            "spec.template.spec.replicas is %d, and spec.scaling.min allows at least %d: choose a number within the limits, change \
+             them, or set spec.scaling.policy to Clamp",
+            "self.template.spec.replicas, self.scaling.min",
+        ),
+    )
+}
+
+pub(crate) fn count_is_not_too_high() -> Rule {
+    counted(
+        "!has(self.scaling.max) || self.template.spec.replicas <= self.scaling.max",
+        told(
+            "spec.template.spec.replicas is %d, and spec.scaling.max allows at most %d: choose a number within the limits, change \
+             them, or set spec.scaling.policy to Clamp",
+            "self.template.spec.replicas, self.scaling.max",
+        ),
+    )
+}
+
+pub(crate) fn count_is_odd() -> Rule {
+    counted(
+        "!self.scaling.oddOnly || self.template.spec.replicas % 2 == 1",
+        told(
+            "spec.template.spec.replicas is %d, and spec.scaling.oddOnly allows only odd numbers: choose an odd one, or set \
+             spec.scaling.policy to Clamp",
+            "self.template.spec.replicas",
+        ),
+    )
+}
+
+/// A rule about `spec.check` of a PhasedRollout, with the name that the check has here.
+pub(crate) fn of_versions(mut rule: Rule) -> Rule {
+    if let Some(Message::Message(text)) = &mut rule.message {
+        *text = text.replace("spec.check", "spec.updateStrategy.check");
+    }
+    rule
+}
+
+pub(crate) fn type_stays() -> Rule {
+    rule("self.type == oldSelf.type", "spec.updateStrategy.type cannot be changed: make another ExtendedStatefulSet")
+}
+
+pub(crate) fn no_roll_settings_side_by_side() -> Rule {
+    rule(
+        "self.type != 'SideBySide' || !has(self.check) || \
+         !(has(self.check.onFailure) || has(self.check.preflight) || has(self.check.final))",
+        "spec.updateStrategy.check has onFailure, preflight or final, which are for type InPlace: remove them (side by side a version \
+         whose check fails becomes stale)",
+    )
+}
+
+pub(crate) fn some_query_in_check() -> Rule {
+    rule(
+        "has(self.query) || (has(self.queries) && size(self.queries) > 0)",
+        "spec.updateStrategy.check has no query: give one in query or queries, or remove the check",
     )
 }

@@ -126,7 +126,7 @@ impl PhasedRolloutStatus {
 }
 
 /// The API server must not fill in a status: what is missing there has not been observed.
-fn without_defaults(schema: &mut Schema) {
+pub(crate) fn without_defaults(schema: &mut Schema) {
     let properties = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
     for property in properties.into_iter().flat_map(|p| p.values_mut()) {
         if let Some(property) = property.as_object_mut() {
@@ -208,6 +208,25 @@ pub struct Current {
     /// When the next check is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_check_time: Option<Timestamp>,
+}
+
+impl Current {
+    /// A step of which nothing was counted yet.
+    #[must_use]
+    pub fn new(step: Step, index: i32, pod: String) -> Self {
+        Self {
+            index,
+            pod,
+            step,
+            since: None,
+            tries: 0,
+            consecutive_passes: 0,
+            failed: false,
+            broken_since: None,
+            last_check_time: None,
+            next_check_time: None,
+        }
+    }
 }
 
 /// The kinds of step.

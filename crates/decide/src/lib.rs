@@ -5,6 +5,7 @@ pub mod observed;
 pub mod plan;
 mod rollout;
 pub mod units;
+pub mod versions;
 
 pub use observed::{
     CheckKey, ConfigProblem, HoldState, Observed, PodView, Problem, RefusedPod, Rival, RolloutView, SetView, Strategy,
@@ -12,3 +13,6 @@ pub use observed::{
 };
 pub use plan::{Action, CheckRequest, Event, EventTarget, NewPartition, Plan, Severity};
 pub use rollout::decide;
+pub use versions::{
+    ChildView, OwnerView, ServiceView, TemplateView, VersionAction, VersionsObserved, VersionsPlan, decide_versions,
+};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sts_plus_api::{Phase, PhasedRolloutStatus, Reason, Step, names};
 
 use super::{
@@ -192,7 +193,9 @@ impl<'a> Draft<'a> {
     /// One event when the reason changes to something that a person should know.
     fn tell_transition(&mut self, stand: &Stand) {
         let before = &self.observed.rollout.status;
-        if was_ready_for(before, stand.reason) || self.events.iter().any(|event| event.reason == stand.reason) {
+        if was_ready_for(&before.conditions, stand.reason)
+            || self.events.iter().any(|event| event.reason == stand.reason)
+        {
             return;
         }
         match stand.motion {
@@ -249,8 +252,8 @@ impl<'a> Draft<'a> {
 }
 
 /// True if the status says that this is why the set is Ready, or why it is not.
-pub(crate) fn was_ready_for(before: &PhasedRolloutStatus, reason: Reason) -> bool {
-    before.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.reason == reason.to_string())
+pub(crate) fn was_ready_for(before: &[Condition], reason: Reason) -> bool {
+    before.iter().any(|condition| condition.type_ == "Ready" && condition.reason == reason.to_string())
 }
 
 fn keep_counts(status: &mut PhasedRolloutStatus, before: &PhasedRolloutStatus) {
@@ -263,7 +266,7 @@ fn keep_counts(status: &mut PhasedRolloutStatus, before: &PhasedRolloutStatus) {
         .drain(..)
         .map(|new| match before.conditions.iter().find(|old| old.type_ == new.type_) {
             Some(old) if old.status == new.status && old.reason == new.reason => {
-                k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition { message: old.message.clone(), ..new }
+                Condition { message: old.message.clone(), ..new }
             }
             _ => new,
         })

@@ -111,8 +111,7 @@ impl<'a> Facts<'a> {
 
     /// When the pod is or becomes available; `None` if it is not Ready.
     pub(crate) fn available_at(&self, pod: &PodView) -> Option<Timestamp> {
-        let wait = SignedDuration::from_secs(i64::from(self.set.min_ready_seconds));
-        is_ready(pod).then(|| pod.ready_since.map_or(self.now, |since| later(since, wait)))
+        available_at(pod, self.set.min_ready_seconds, self.now)
     }
 
     pub(crate) fn is_available(&self, pod: &PodView) -> bool {
@@ -270,6 +269,12 @@ fn describe_surplus(pod: &PodView, facts: &Facts) -> String {
     let awaited = facts.obstacle_inside(&[]).map(|obstacle| obstacle.describe(facts));
     let because = awaited.map(|what| format!(", perhaps because {what}")).unwrap_or_default();
     format!("{} is to go, and the StatefulSet controller has not deleted it yet{because}", pod.name)
+}
+
+/// When the pod is or becomes available; `None` if it is not Ready.
+pub(crate) fn available_at(pod: &PodView, min_ready_seconds: i32, now: Timestamp) -> Option<Timestamp> {
+    let wait = SignedDuration::from_secs(i64::from(min_ready_seconds));
+    is_ready(pod).then(|| pod.ready_since.map_or(now, |since| later(since, wait)))
 }
 
 pub(crate) fn is_ready(pod: &PodView) -> bool {

@@ -22,18 +22,7 @@ const STALE: SignedDuration = SignedDuration::from_secs(60);
 
 /// A cycle with nothing counted.
 pub(crate) fn fresh(facts: &Facts, step: Step, index: PodIndex) -> Current {
-    Current {
-        index: index.0,
-        pod: facts.pod_name(index),
-        step,
-        since: None,
-        tries: 0,
-        consecutive_passes: 0,
-        failed: false,
-        broken_since: None,
-        last_check_time: None,
-        next_check_time: None,
-    }
+    Current::new(step, index.0, facts.pod_name(index))
 }
 
 /// The cycle as far as it has come.

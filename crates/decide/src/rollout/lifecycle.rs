@@ -107,7 +107,7 @@ pub(crate) fn skip<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
             ]),
         );
     }
-    if draft.has_actions() || !draft::was_ready_for(&draft.observed.rollout.status, Reason::SkipCheck) {
+    if draft.has_actions() || !draft::was_ready_for(&draft.observed.rollout.status.conditions, Reason::SkipCheck) {
         let note = "spec.skipCheck: the normal rolling update is resumed and the partition is removed";
         draft.normal(Reason::SkipCheck, note);
     }

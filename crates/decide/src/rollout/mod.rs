@@ -19,6 +19,10 @@ use jiff::Timestamp;
 use crate::{Observed, Plan};
 use draft::Draft;
 
+pub(crate) use draft::was_ready_for;
+pub(crate) use facts::{available_at, is_ready, unready_since};
+pub(crate) use report::{clock, dated, keep_checks, plain};
+
 /// Decides what comes next for one PhasedRollout.
 ///
 /// Total: every input gives a plan. The same input gives the same plan. The plan carries at most one change that can disturb

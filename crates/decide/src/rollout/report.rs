@@ -82,8 +82,10 @@ pub(crate) fn write(
     }
     let news = Conditions { status, observed, facts, stand, now }.all();
     let before = std::mem::take(&mut status.conditions);
-    status.conditions =
-        news.into_iter().map(|(kind, new)| dated(kind, new, &before, observed.rollout.generation, now)).collect();
+    status.conditions = news
+        .into_iter()
+        .map(|(kind, new)| dated(&kind.to_string(), new, &before, observed.rollout.generation, now))
+        .collect();
     fit(status);
     status.put_seal();
 }
@@ -144,7 +146,7 @@ fn fit(status: &mut PhasedRolloutStatus) {
     }
 }
 
-type New = (bool, Reason, String);
+pub(crate) type New = (bool, Reason, String);
 
 struct Conditions<'a> {
     status: &'a PhasedRolloutStatus,
@@ -252,15 +254,16 @@ impl Conditions<'_> {
     }
 }
 
-fn dated(kind: ConditionType, new: Option<New>, before: &[Condition], generation: i64, now: Timestamp) -> Condition {
+/// A condition as it is written; it keeps its time while its status stays. `None` means Unknown.
+pub(crate) fn dated(kind: &str, new: Option<New>, before: &[Condition], generation: i64, now: Timestamp) -> Condition {
     let (status, reason, message) = match new {
         Some((true, reason, message)) => ("True", reason, message),
         Some((false, reason, message)) => ("False", reason, message),
         None => ("Unknown", Reason::Unknown, "not found out yet".to_owned()),
     };
-    let same = before.iter().find(|old| old.type_ == kind.to_string() && old.status == status);
+    let same = before.iter().find(|old| old.type_ == kind && old.status == status);
     Condition {
-        type_: kind.to_string(),
+        type_: kind.to_owned(),
         status: status.to_owned(),
         reason: reason.to_string(),
         message: plain(&message, CONDITION_BYTES),

@@ -1,0 +1,151 @@
+//! Which version is in charge, and which one the template asks for.
+
+use std::cmp::Reverse;
+
+use sts_plus_api::{Reason, Upgrade, UpgradeStep, VersionPhase};
+
+use super::{
+    draft::{Draft, Motion, Stand},
+    world::World,
+};
+use crate::rollout::is_ready;
+
+/// A StatefulSet whose name is longer makes no pods (native-statefulset B2).
+const NAME_CHARACTERS: usize = 52;
+
+/// The version that is in charge, and the one that is wanted. An error says where it stands when nothing else is to be done now.
+pub(super) fn versions(draft: &mut Draft, world: &World) -> Result<(i32, i32), Stand> {
+    let hash = &draft.observed.template.hash;
+    let highest = world.versions().next_back().unwrap_or(0);
+    draft.status.last_version = draft.status.last_version.max(highest);
+
+    let noted = draft.status.current_version.filter(|version| !world.children(*version).is_empty());
+    let current = noted.or_else(|| found(world));
+    if let Some(found) = current.filter(|found| draft.status.current_version != Some(*found))
+        && let Some(lost) = draft.status.current_version.replace(found)
+    {
+        let note = format!(
+            "the StatefulSets of version {lost}, which was in charge, were deleted by somebody else; version {found} is in charge"
+        );
+        draft.warn(Reason::ChildGone, &note);
+    }
+    let is_wanted = |version: i32| world.hash_of(version) == Some(hash);
+    // Before the first StatefulSet of a version is there, its number and digest are in the status alone.
+    let begun = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.hash == *hash).map(|upgrade| upgrade.version);
+    match current {
+        Some(current) if is_wanted(current) => {
+            abort(draft, current);
+            Ok((current, current))
+        }
+        Some(current) => {
+            let is_paused = draft.observed.owner.spec.paused;
+            let underway = draft.status.upgrade.as_ref().map(|upgrade| upgrade.version);
+            if !is_paused
+                && let Some(standing) = world.versions().find(|version| *version < current && is_wanted(*version))
+                && world.obstacle_of(standing).is_none()
+            {
+                return Ok(return_to(draft, current, standing));
+            }
+            match begun.filter(|begun| *begun != current) {
+                Some(begun) => Ok((current, begun)),
+                // No number is given, and what is on its way stays as well.
+                None if is_paused => Ok((current, underway.unwrap_or(current))),
+                None => Err(begin(draft, world, Some(current))),
+            }
+        }
+        None => {
+            let gone = draft.status.current_version.filter(|_| is_known(draft, hash));
+            match begun.or(gone) {
+                Some(first) => {
+                    draft.status.current_version = Some(first);
+                    abort(draft, first);
+                    Ok((first, first))
+                }
+                None => Err(begin(draft, world, None)),
+            }
+        }
+    }
+}
+
+/// The version that was in charge had this digest: its StatefulSets were deleted by somebody else.
+fn is_known(draft: &Draft, hash: &str) -> bool {
+    let current = draft.status.current_version;
+    draft.status.details.iter().any(|detail| Some(detail.version) == current && detail.hash == *hash)
+}
+
+/// The version that is in charge as far as the pods tell, when the status does not know one: the one with most Ready pods, the lower one of two.
+fn found(world: &World) -> Option<i32> {
+    let ready = |version: &i32| -> usize {
+        world.children(*version).iter().map(|child| child.pods.iter().filter(|pod| is_ready(pod)).count()).sum()
+    };
+    let is_stale = |version: &i32| world.children(*version).iter().any(|child| child.stale.is_some());
+    world.versions().filter(|version| !is_stale(version)).max_by_key(|version| (ready(version), Reverse(*version)))
+}
+
+/// The template is that of the version in charge: what was on its way is given up.
+fn abort(draft: &mut Draft, current: i32) {
+    draft.status.update_version = None;
+    let Some(upgrade) = draft.status.upgrade.take() else { return };
+    if upgrade.version != current {
+        let note = format!(
+            "spec.template is back at that of version {current}, which runs; version {} is removed",
+            upgrade.version
+        );
+        draft.normal(Reason::UpgradeAborted, &note);
+    }
+}
+
+/// The template is that of the version before, which still has all its pods: it is in charge again at once.
+fn return_to(draft: &mut Draft, current: i32, standing: i32) -> (i32, i32) {
+    draft.status.current_version = Some(standing);
+    (draft.status.update_version, draft.status.upgrade) = (None, None);
+    draft.status.promotion_time = Some(draft.now);
+    let note = format!(
+        "spec.template is back at that of version {standing}, which still runs with all its pods: it is in charge again, and version \
+         {current} is removed"
+    );
+    draft.normal(Reason::UpgradeAborted, &note);
+    (standing, standing)
+}
+
+/// A new number. It is in the status before anything carries it, so that it is never used again.
+fn begin(draft: &mut Draft, world: &World, from: Option<i32>) -> Stand {
+    let blocked = |reason, message: String| Stand::new(Motion::Refused, VersionPhase::Blocked, reason, message);
+    let Some(version) = draft.status.last_version.checked_add(1) else {
+        return blocked(Reason::NameTooLong, "there are no more numbers for versions".to_owned());
+    };
+    let names = || world.zones.iter().map(|(zone, _)| world.name_of(version, zone.as_deref()));
+    if let Some(name) = names().find(|name| name.len() > NAME_CHARACTERS) {
+        let surplus = name.len() - NAME_CHARACTERS;
+        let message = format!(
+            "StatefulSet {name} would have {} characters, {surplus} more than the {NAME_CHARACTERS} that it can have: make an \
+             ExtendedStatefulSet with a shorter name; nothing that runs is touched",
+            name.len()
+        );
+        return blocked(Reason::NameTooLong, message);
+    }
+    if let Some(message) = world.conflict(version) {
+        return blocked(Reason::NameConflict, message);
+    }
+    draft.status.last_version = version;
+    draft.status.upgrade = Some(Upgrade {
+        version,
+        hash: draft.observed.template.hash.clone(),
+        step: UpgradeStep::Waiting,
+        failures: 0,
+        since: None,
+        cycle: None,
+        reason: String::new(),
+    });
+    draft.status.checks.clear();
+    draft.wake_now();
+    let (phase, note) = if let Some(from) = from {
+        draft.status.update_version = Some(version);
+        (VersionPhase::Upgrading, format!("upgrade from version {from} to version {version} started"))
+    } else {
+        draft.status.current_version = Some(version);
+        (VersionPhase::Progressing, format!("version {version} is installed"))
+    };
+    draft.normal(Reason::UpgradeStarted, &note);
+    Stand::new(Motion::Moving, phase, Reason::UpgradeStarted, note)
+}

@@ -1,0 +1,109 @@
+//! The version that is in charge keeps all its pods, and its StatefulSets what was written to them; Services follow it.
+
+use sts_plus_api::Reason;
+
+use super::{ChildView, ServiceView, VersionAction, draft::Draft, world::World};
+
+/// Its StatefulSets are there, as they were written, with as many pods as are wanted.
+pub(super) fn replicas(draft: &mut Draft, world: &World, version: i32) {
+    let is_known = world.hash_of(version).is_none_or(|hash| hash == draft.observed.template.hash);
+    for (zone, count) in &world.zones {
+        match world.child(version, zone.as_deref()) {
+            Some(child) => keep(draft, child, *count),
+            // What an older version was made from is not known any more.
+            None if is_known => make(draft, world, version, zone.as_deref(), *count),
+            None => {}
+        }
+    }
+}
+
+/// A StatefulSet of the template.
+pub(super) fn make(draft: &mut Draft, world: &World, version: i32, zone: Option<&str>, replicas: i32) {
+    let name = world.name_of(version, zone);
+    if draft.observed.foreign.contains(&name) {
+        return;
+    }
+    if draft.observed.owner.status.details.iter().any(|detail| detail.sets.iter().any(|set| set.name == name)) {
+        draft.warn(Reason::ChildGone, &format!("StatefulSet {name} was deleted by somebody else; it is made anew"));
+    }
+    draft.act(VersionAction::Create { name, zone: zone.map(str::to_owned), version, replicas });
+}
+
+/// One StatefulSet, with this number of pods.
+pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32) {
+    if child.deleting {
+        return;
+    }
+    if child.stale.is_some() {
+        // Nothing else is left: the other version was deleted by somebody else.
+        draft.act(VersionAction::Mark { name: child.name.clone(), uid: child.uid.clone(), stale: None });
+    }
+    let is_foreign_write = has_drifted(draft, child);
+    if is_foreign_write {
+        let ChildView { name, replicas, .. } = child;
+        let what = if *replicas == count {
+            format!("StatefulSet {name} was changed by somebody else; what the template says is put back")
+        } else {
+            format!("StatefulSet {name} was scaled to {replicas} by somebody else; it is put back to {count}")
+        };
+        draft.warn(Reason::ChildDrift, &what);
+    }
+    let template = &draft.observed.template;
+    if child.hash == template.hash && (child.settings != template.settings || is_foreign_write) {
+        let (name, zone) = (child.name.clone(), child.zone.clone());
+        draft.act(VersionAction::Apply { name, zone, version: child.version, replicas: count });
+    } else if child.replicas != count {
+        scale(draft, child, count);
+    }
+}
+
+pub(super) fn scale(draft: &mut Draft, child: &ChildView, replicas: i32) {
+    draft.act(VersionAction::Scale { name: child.name.clone(), uid: child.uid.clone(), replicas });
+}
+
+/// Its spec is not what the operator left there.
+fn has_drifted(draft: &Draft, child: &ChildView) -> bool {
+    let sets = draft.observed.owner.status.details.iter().flat_map(|detail| &detail.sets);
+    let mut noted = sets.filter(|set| set.name == child.name && set.generation != 0);
+    noted.any(|set| set.generation != child.generation)
+}
+
+/// The active Service selects the version in charge, the preview Service the newest one.
+pub(super) fn services(draft: &mut Draft, world: &World, current: i32, target: i32) {
+    let newest = if world.children(target).is_empty() { current } else { target };
+    let observed = draft.observed;
+    follow(draft, world, observed.active.as_ref(), current);
+    follow(draft, world, observed.preview.as_ref(), newest);
+}
+
+fn follow(draft: &mut Draft, world: &World, service: Option<&ServiceView>, version: i32) {
+    let Some(service) = service.filter(|service| service.exists && !service.is_foreign) else { return };
+    if service.version.as_deref() == Some(version.to_string().as_str()) || world.children(version).is_empty() {
+        return;
+    }
+    draft.normal(Reason::ServiceSwitched, &format!("Service {} selects version {version}", service.name));
+    draft.act(VersionAction::Select { service: service.name.clone(), before: service.version.clone(), version });
+}
+
+/// What keeps a Service from following a version.
+pub(super) fn unusable_service(draft: &Draft) -> Option<String> {
+    let strategy = &draft.observed.owner.spec.update_strategy;
+    let services = [("activeService", &draft.observed.active), ("previewService", &draft.observed.preview)];
+    if strategy.active_service.is_some() && strategy.active_service == strategy.preview_service {
+        return Some("spec.updateStrategy.activeService and previewService name the same Service: name two".to_owned());
+    }
+    services.into_iter().find_map(|(field, service)| {
+        let service = service.as_ref()?;
+        let name = &service.name;
+        match service {
+            ServiceView { exists: false, .. } => {
+                Some(format!("spec.updateStrategy.{field}: Service {name} does not exist; make it or correct the name"))
+            }
+            ServiceView { is_foreign: true, .. } => Some(format!(
+                "spec.updateStrategy.{field}: Service {name} selects a version that somebody else wrote; remove {} from its selector",
+                sts_plus_api::names::VERSION
+            )),
+            _ => None,
+        }
+    })
+}

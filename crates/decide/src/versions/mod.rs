@@ -1,0 +1,115 @@
+//! The versions of an ExtendedStatefulSet, side by side: a chain of rooms, each of which either knows what comes next or hands over.
+//!
+//! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted, `keep` looks after the version that is in
+//! charge, `tidy` removes what is not needed any more, `upgrade` brings a new version into charge with `cycle`, its checks, and
+//! `report` tells people.
+//!
+//! What runs is never removed for something that does not run yet: a lower version goes only after a higher one was promoted with all
+//! its pods available.
+
+mod choose;
+mod cycle;
+mod draft;
+mod keep;
+mod observed;
+mod plan;
+mod report;
+pub mod scaling;
+mod tidy;
+mod upgrade;
+mod world;
+
+use jiff::Timestamp;
+use sts_plus_api::{Reason, VersionPhase, VersionStrategyType};
+
+use crate::CheckRequest;
+use draft::{Draft, Motion, Stand};
+pub use observed::{ChildView, OwnerView, ServiceView, TemplateView, VersionsObserved};
+pub use plan::{VersionAction, VersionsPlan};
+use world::World;
+
+/// Decides what comes next for one ExtendedStatefulSet.
+///
+/// Total: every input gives a plan. The same input gives the same plan. The plan has at most one action that removes pods.
+#[must_use]
+pub fn decide_versions(observed: &VersionsObserved, now: Timestamp) -> VersionsPlan {
+    let mut draft = Draft::new(observed, now);
+    if observed.owner.deleting {
+        return draft.unchanged();
+    }
+    match steer(&mut draft) {
+        Step::Stand(stand) => draft.finish(&stand),
+        Step::Ask(request) => draft.ask(request),
+    }
+}
+
+/// Where it stands, or a try that is due.
+enum Step {
+    Stand(Stand),
+    Ask(CheckRequest),
+}
+
+fn steer(draft: &mut Draft) -> Step {
+    if let Some(stand) = refusal(draft) {
+        return Step::Stand(stand);
+    }
+    let world = World::new(draft.observed, draft.replicas(), draft.now);
+    let (current, target) = match choose::versions(draft, &world) {
+        Ok(chosen) => chosen,
+        Err(stand) => {
+            // What is in charge is looked after also when no other version can begin.
+            if let Some(current) = draft.status.current_version.filter(|version| !world.children(*version).is_empty()) {
+                keep::replicas(draft, &world, current);
+            }
+            return Step::Stand(stand);
+        }
+    };
+    keep::replicas(draft, &world, current);
+    keep::services(draft, &world, current, target);
+    if draft.observed.owner.spec.paused {
+        upgrade::stop_clock(draft);
+        let message = format!("spec.paused is true: version {current} stays as it is, and no step is made");
+        return Step::Stand(Stand::new(Motion::Held, VersionPhase::Paused, Reason::Paused, message));
+    }
+    if let Some(stand) = tidy::others(draft, &world, current, target) {
+        return Step::Stand(stand);
+    }
+    if target == current {
+        draft.status.upgrade = None;
+        let dropped = tidy::dropped_zones(draft, &world, current);
+        return Step::Stand(dropped.unwrap_or_else(|| report::rest(&world, current)));
+    }
+    upgrade::advance(draft, &world, current, target)
+}
+
+/// Why nothing can be done with it as it is written. What runs is not touched.
+fn refusal(draft: &Draft) -> Option<Stand> {
+    let observed = draft.observed;
+    let spec = &observed.owner.spec;
+    let refused = |reason, message: String| {
+        Some(Stand::new(
+            Motion::Refused,
+            VersionPhase::Blocked,
+            reason,
+            format!("{message}; nothing that runs is touched"),
+        ))
+    };
+    if spec.update_strategy.kind == VersionStrategyType::InPlace {
+        let message =
+            "spec.updateStrategy.type InPlace is not supported in this release: use SideBySide, or a PhasedRollout";
+        return refused(Reason::NotSupported, message.to_owned());
+    }
+    if observed.template.has_claims {
+        let message = "spec.template.spec.volumeClaimTemplates are not supported in this release: remove them, or use a PhasedRollout \
+             for a StatefulSet with volumes";
+        return refused(Reason::NotSupported, message.to_owned());
+    }
+    if let Some(problem) = &observed.template.problem {
+        return refused(Reason::TemplateRefused, format!("the API server refuses spec.template: {problem}"));
+    }
+    if let Err(written) = scaling::wanted(spec) {
+        let written = written.map_or_else(|| "no number of replicas".to_owned(), |count| format!("{count} replicas"));
+        return refused(Reason::OutsideLimits, format!("spec.scaling allows {written} not at all: correct it"));
+    }
+    None
+}

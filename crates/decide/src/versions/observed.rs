@@ -1,0 +1,108 @@
+//! What was seen of an ExtendedStatefulSet: the input of a decision.
+
+use std::collections::BTreeMap;
+
+use sts_plus_api::{ExtendedStatefulSetSpec, ExtendedStatefulSetStatus};
+
+use crate::{ConfigProblem, PodView, Try};
+
+/// Everything that one decision looks at, read at about the same time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VersionsObserved {
+    /// The ExtendedStatefulSet.
+    pub owner: OwnerView,
+    /// What its template comes to.
+    pub template: TemplateView,
+    /// The StatefulSets that it controls, in any order.
+    pub children: Vec<ChildView>,
+    /// Names of StatefulSets that are in the way: a child would have this name, and it is not one of ours.
+    pub foreign: Vec<String>,
+    /// The Service of activeService, if one is named.
+    pub active: Option<ServiceView>,
+    /// The Service of previewService, if one is named.
+    pub preview: Option<ServiceView>,
+    /// What is wrong with the checks as configured, found without asking Prometheus.
+    pub config: Vec<ConfigProblem>,
+    /// Zones that no node carries.
+    pub empty_zones: Vec<String>,
+    /// The try that was made just now because the last plan asked for it.
+    pub tried: Option<Try>,
+}
+
+/// The ExtendedStatefulSet as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnerView {
+    /// Name.
+    pub name: String,
+    /// Namespace.
+    pub namespace: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// True if a deletionTimestamp is set.
+    pub deleting: bool,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Spec, with the defaults of the schema.
+    pub spec: ExtendedStatefulSetSpec,
+    /// Status as written last; default if there is none.
+    pub status: ExtendedStatefulSetStatus,
+}
+
+/// The template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TemplateView {
+    /// Digest of what makes a version: pod template and what cannot be changed in place.
+    pub hash: String,
+    /// Digest of what can be changed in place.
+    pub settings: String,
+    /// `minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// True if it has volumeClaimTemplates.
+    pub has_claims: bool,
+    /// Why the API server refuses it, in its own words.
+    pub problem: Option<String>,
+}
+
+/// A StatefulSet of a version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildView {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// Its version.
+    pub version: i32,
+    /// Digest of what makes it a version.
+    pub hash: String,
+    /// Digest of what can be changed in place, as it was written.
+    pub settings: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// True if a deletionTimestamp is set.
+    pub deleting: bool,
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// The selector of its pods.
+    pub selector: String,
+    /// Why it is stale, if it is marked so.
+    pub stale: Option<String>,
+    /// Its pods.
+    pub pods: Vec<PodView>,
+}
+
+/// A Service whose selector follows a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceView {
+    /// Name.
+    pub name: String,
+    /// False if it does not exist.
+    pub exists: bool,
+    /// The version that its selector names, as written.
+    pub version: Option<String>,
+    /// True if somebody else wrote that version.
+    pub is_foreign: bool,
+}

@@ -1,0 +1,83 @@
+//! What to do next with the versions of an ExtendedStatefulSet.
+
+use jiff::Timestamp;
+use sts_plus_api::ExtendedStatefulSetStatus;
+
+use crate::{CheckRequest, Event};
+
+/// The outcome of a decision. As the plan of a rollout: a try that is due comes alone; the actions are carried out in their order,
+/// then the events are recorded, then the status is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VersionsPlan {
+    /// A try is due. If set, there is nothing else.
+    pub check: Option<CheckRequest>,
+    /// In this order. At most one of them removes or restarts pods.
+    pub actions: Vec<VersionAction>,
+    /// The status as it should read once the actions are done.
+    pub status: ExtendedStatefulSetStatus,
+    /// In this order.
+    pub events: Vec<Event>,
+    /// When to decide again if nothing happens before.
+    pub wake: Option<Timestamp>,
+}
+
+/// One write. Each is safe when it happens twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VersionAction {
+    /// Make a StatefulSet from the template.
+    Create {
+        /// Name.
+        name: String,
+        /// Zone.
+        zone: Option<String>,
+        /// Version.
+        version: i32,
+        /// Pods.
+        replicas: i32,
+    },
+    /// Write everything of ours anew, from the template, whose digest the child has.
+    Apply {
+        /// Name.
+        name: String,
+        /// Zone.
+        zone: Option<String>,
+        /// Version.
+        version: i32,
+        /// Pods.
+        replicas: i32,
+    },
+    /// Change the number of pods, if the UID is this one.
+    Scale {
+        /// Name.
+        name: String,
+        /// UID.
+        uid: String,
+        /// Pods.
+        replicas: i32,
+    },
+    /// Set or remove the stale mark, if the UID is this one.
+    Mark {
+        /// Name.
+        name: String,
+        /// UID.
+        uid: String,
+        /// Why it is stale; missing: it is not.
+        stale: Option<String>,
+    },
+    /// Delete a StatefulSet that has no pods any more, if the UID is this one.
+    Delete {
+        /// Name.
+        name: String,
+        /// UID.
+        uid: String,
+    },
+    /// Let the selector of a Service follow a version, if it is as it was read.
+    Select {
+        /// Name of the Service.
+        service: String,
+        /// The version that its selector names now.
+        before: Option<String>,
+        /// The version.
+        version: i32,
+    },
+}

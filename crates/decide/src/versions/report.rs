@@ -1,0 +1,179 @@
+//! What people read: phase, message, versions, conditions. The same stand gives the same words, and a condition keeps its time while
+//! it says the same.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use sts_plus_api::{Reason, VersionCondition, VersionDetail, VersionPhase, VersionSet, ZoneReplicas};
+
+use super::{
+    ChildView,
+    draft::{Draft, Motion, Stand},
+    keep, scaling,
+    world::World,
+};
+use crate::rollout::{dated, is_ready};
+
+/// One version, wanted and in charge.
+pub(super) fn rest(world: &World, current: i32) -> Stand {
+    if let Some(message) = world.conflict(current) {
+        return Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message);
+    }
+    if let Some(obstacle) = world.obstacle_of(current) {
+        let message = format!("version {current}: {obstacle}");
+        return Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message);
+    }
+    let wanted = world.wanted();
+    if wanted == 0 {
+        return Stand::new(Motion::Rest, VersionPhase::Ready, Reason::NoPods, format!("version {current} has no pods"));
+    }
+    let message = format!("version {current} has all {wanted} pods available");
+    Stand::new(Motion::Rest, VersionPhase::Ready, Reason::AtRest, message)
+}
+
+pub(super) fn write(draft: &mut Draft, stand: &Stand) {
+    let world = World::new(draft.observed, draft.replicas(), draft.now);
+    if let Some(change) = world.next_change() {
+        draft.wake_at(change);
+    }
+    tell_empty_zones(draft);
+    draft.status.observed_generation = Some(draft.observed.owner.generation);
+    draft.status.phase = stand.phase;
+    draft.status.message.clone_from(&stand.message);
+    let details: Vec<_> = world.versions().map(|version| detail(draft, &world, version)).collect();
+    draft.status.versions = details.iter().map(|detail| (detail.version.to_string(), detail.ready > 0)).collect();
+    draft.status.details = details;
+    count(draft, &world);
+    let generation = draft.observed.owner.generation;
+    let conditions = VersionCondition::ALL.into_iter().filter_map(|kind| {
+        let new = condition(draft, stand, kind)?;
+        Some(dated(&kind.to_string(), Some(new), &draft.observed.owner.status.conditions, generation, draft.now))
+    });
+    let conditions: Vec<Condition> = conditions.collect();
+    draft.status.conditions = conditions;
+}
+
+fn detail(draft: &Draft, world: &World, version: i32) -> VersionDetail {
+    let sets: Vec<_> = world.children(version).iter().map(|child| set(child)).collect();
+    let stale = world.children(version).iter().find_map(|child| child.stale.clone());
+    let upgrade = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == version);
+    let is_stale = stale.is_some() || upgrade.is_some_and(|upgrade| upgrade.step == sts_plus_api::UpgradeStep::Stale);
+    VersionDetail {
+        version,
+        hash: world.hash_of(version).unwrap_or_default().to_owned(),
+        replicas: sets.iter().map(|set| set.replicas).fold(0, i32::saturating_add),
+        ready: sets.iter().map(|set| set.ready).fold(0, i32::saturating_add),
+        stale: is_stale,
+        reason: upgrade.map(|upgrade| upgrade.reason.clone()).or(stale).unwrap_or_default(),
+        sets,
+    }
+}
+
+fn set(child: &ChildView) -> VersionSet {
+    VersionSet {
+        name: child.name.clone(),
+        zone: child.zone.clone(),
+        replicas: child.replicas,
+        ready: i32::try_from(child.pods.iter().filter(|pod| is_ready(pod)).count()).unwrap_or(i32::MAX),
+        generation: child.generation,
+    }
+}
+
+/// What `/scale` shows, and with it an HPA: it multiplies what it sees, so with PerZone only the first zone counts.
+fn count(draft: &mut Draft, world: &World) {
+    let Some(current) = draft.status.current_version else { return };
+    let children = world.children(current);
+    let ready = |child: &&&ChildView| child.pods.iter().filter(|pod| is_ready(pod)).count();
+    let there: usize = children.iter().map(|child| ready(&child)).sum();
+    draft.status.ready = format!("{there}/{}", world.wanted());
+    let is_first_alone = draft.observed.owner.spec.zone_replicas == ZoneReplicas::PerZone;
+    let first = world.zones.first().and_then(|(zone, _)| world.child(current, zone.as_deref()));
+    let counted: Vec<&ChildView> = if is_first_alone { first.into_iter().collect() } else { children.to_vec() };
+    let number = |of: &dyn Fn(&ChildView) -> usize| {
+        i32::try_from(counted.iter().map(|child| of(child)).sum::<usize>()).unwrap_or(i32::MAX)
+    };
+    draft.status.replicas = number(&|child| child.pods.len());
+    draft.status.ready_replicas = number(&|child| child.pods.iter().filter(|pod| is_ready(pod)).count());
+    draft.status.selector = first.map(|child| child.selector.clone());
+}
+
+/// One condition. A missing one has nothing to say.
+fn condition(draft: &Draft, stand: &Stand, kind: VersionCondition) -> Option<(bool, Reason, String)> {
+    let Stand { motion, reason, message, .. } = stand;
+    let is_stalled = matches!(motion, Motion::Stalled | Motion::Refused);
+    let is_ready = *motion == Motion::Rest;
+    let said = |is: bool| Some((is, *reason, message.clone()));
+    let observed = draft.observed;
+    match kind {
+        VersionCondition::Ready => said(is_ready),
+        VersionCondition::Reconciling => said(!is_ready && !is_stalled),
+        VersionCondition::Stalled => said(is_stalled),
+        VersionCondition::Stale => {
+            let stale = draft.status.upgrade.as_ref().filter(|u| u.step == sts_plus_api::UpgradeStep::Stale);
+            Some(match stale {
+                Some(upgrade) => {
+                    (true, Reason::VersionStale, format!("version {}: {}", upgrade.version, upgrade.reason))
+                }
+                None => (false, Reason::NoStaleVersion, "the version that is wanted has not failed".to_owned()),
+            })
+        }
+        VersionCondition::TemplateValid => Some(match &observed.template.problem {
+            Some(problem) => (false, Reason::TemplateRefused, problem.clone()),
+            None => (true, Reason::TemplateAccepted, "the API server accepts the template".to_owned()),
+        }),
+        VersionCondition::ScalingLimited => Some(scaling_limited(draft)),
+        VersionCondition::ZoneUnschedulable => zones(draft),
+        VersionCondition::WithoutEffect => observed.owner.spec.restarts_on_config_change().then(|| {
+            let message = "spec.updateOnEnvChange is accepted and has no effect in this release: pods do not restart when a ConfigMap \
+                 or Secret changes";
+            (true, Reason::WithoutEffect, message.to_owned())
+        }),
+        VersionCondition::ServicesFollow => {
+            let strategy = &observed.owner.spec.update_strategy;
+            if strategy.active_service.is_none() && strategy.preview_service.is_none() {
+                return None;
+            }
+            Some(match keep::unusable_service(draft) {
+                Some(problem) => (false, Reason::ServiceUnusable, problem),
+                None => (true, Reason::ServiceSwitched, "the Services select the versions that they should".to_owned()),
+            })
+        }
+    }
+}
+
+/// Once for each set of zones.
+fn tell_empty_zones(draft: &mut Draft) {
+    let Some((true, reason, message)) = zones(draft) else { return };
+    let before = &draft.observed.owner.status.conditions;
+    let kind = VersionCondition::ZoneUnschedulable.to_string();
+    if !before.iter().any(|condition| condition.type_ == kind && condition.message == message) {
+        draft.warn(reason, &message);
+    }
+}
+
+fn zones(draft: &Draft) -> Option<(bool, Reason, String)> {
+    let spec = &draft.observed.owner.spec;
+    if spec.all_zones().is_empty() {
+        return None;
+    }
+    let zones = draft.observed.empty_zones.join(", ");
+    Some(if zones.is_empty() {
+        (false, Reason::AtRest, format!("every zone is carried by a node ({})", spec.zone_node_label))
+    } else {
+        let message = format!(
+            "no node has the label {} with {zones}: pods there wait; label a node or take the zone out of spec.az",
+            spec.zone_node_label
+        );
+        (true, Reason::ZoneUnschedulable, message)
+    })
+}
+
+fn scaling_limited(draft: &Draft) -> (bool, Reason, String) {
+    match scaling::wanted(&draft.observed.owner.spec) {
+        Ok(scaling::Wanted { replicas, written: Some(written) }) if replicas != written => (
+            true,
+            Reason::Clamped,
+            format!("spec.template.spec.replicas is {written}; spec.scaling makes it {replicas}"),
+        ),
+        Ok(_) => (false, Reason::WithinLimits, "the number of replicas is used as it is written".to_owned()),
+        Err(_) => (true, Reason::OutsideLimits, "the number of replicas is not allowed by spec.scaling".to_owned()),
+    }
+}

@@ -1,0 +1,109 @@
+//! What is not needed any more goes: versions beside the one in charge and the one that is wanted, and zones that were dropped.
+
+use sts_plus_api::{Reason, UpgradeStep, VersionPhase};
+
+use super::{
+    ChildView, VersionAction,
+    draft::{Draft, Motion, Stand},
+    keep::scale,
+    world::{World, after},
+};
+use crate::rollout::{clock, is_ready};
+
+/// Removes versions that are neither in charge nor wanted: first their pods, then their StatefulSets.
+pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32) -> Option<Stand> {
+    let mut stays = None;
+    // The clock of an upgrade that has begun runs: it is not stopped for lower versions. They go after its promotion.
+    let step = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == target).map(|upgrade| upgrade.step);
+    let is_underway = matches!(step, Some(UpgradeStep::Canary | UpgradeStep::Rolling | UpgradeStep::Clearing));
+    for version in world.versions().filter(|version| *version != current && *version != target) {
+        if version < current && is_underway {
+            continue;
+        }
+        if version < current
+            && let Some(stand) = still_needed(draft, world, version, current)
+        {
+            // The next version may be what makes the one in charge well: it does not wait for that.
+            let is_waiting = target != current && world.obstacle_of(current).is_some();
+            stays = stays.or(stand.filter(|_| !is_waiting));
+            continue;
+        }
+        remove(draft, world, version);
+        let message = format!("version {version} is removed");
+        return Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::VersionRemoved, message));
+    }
+    stays
+}
+
+/// A lower version stays for scaleDownDelaySeconds after the promotion, and until the version in charge has all its pods and its
+/// Service: nothing that runs goes for something that does not. Where it stands then, if that is to be told.
+#[allow(clippy::option_option, reason = "whether it stays, and whether there is something to be told")]
+fn still_needed(draft: &mut Draft, world: &World, version: i32, current: i32) -> Option<Option<Stand>> {
+    if let Some(obstacle) = world.obstacle_of(current) {
+        let message = format!("version {version} stays until version {current} has all its pods: {obstacle}");
+        return Some(Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::VersionRolling, message)));
+    }
+    let is_switched = |service: &super::ServiceView| service.version.as_deref() == Some(current.to_string().as_str());
+    let active = draft.observed.active.as_ref().filter(|service| service.exists && !service.is_foreign);
+    if active.is_some_and(|service| !is_switched(service)) {
+        return Some(Some(Stand::new(
+            Motion::Moving,
+            VersionPhase::CleaningUp,
+            Reason::ServiceSwitched,
+            format!("version {version} stays until the Service selects version {current}"),
+        )));
+    }
+    let delay = draft.observed.owner.spec.update_strategy.scale_down_delay_seconds;
+    let end = draft.status.promotion_time.map(|time| after(time, delay)).filter(|end| *end > world.now)?;
+    draft.wake_at(end);
+    let message =
+        format!("version {current} is in charge; version {version} stays until {} (scaleDownDelaySeconds)", clock(end));
+    Some(Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::Promoted, message)))
+}
+
+/// The next thing to do on the way to none of it: pods first, one StatefulSet at a time.
+pub(super) fn remove(draft: &mut Draft, world: &World, version: i32) {
+    let children = world.children(version);
+    match children.iter().find(|child| child.replicas > 0 && !child.deleting) {
+        Some(child) => scale(draft, child, 0),
+        None => {
+            for child in children.iter().filter(|child| child.pods.is_empty() && !child.deleting) {
+                delete(draft, child);
+            }
+        }
+    }
+}
+
+fn delete(draft: &mut Draft, child: &ChildView) {
+    let note = format!("StatefulSet {} is not needed any more and has no pods; it is deleted", child.name);
+    draft.normal(Reason::VersionRemoved, &note);
+    draft.act(VersionAction::Delete { name: child.name.clone(), uid: child.uid.clone() });
+}
+
+/// A zone that is not in the list goes pod by pod, with all pods of the others available before each: a typo must not cost a quorum.
+pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> Option<Stand> {
+    let is_dropped = |child: &&&ChildView| !world.zones.iter().any(|(zone, _)| *zone == child.zone);
+    let child = world.children(version).iter().find(is_dropped)?;
+    let stand = |message| Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::VersionRemoved, message));
+    let name = &child.name;
+    let is_alone = world.zones.iter().all(|(zone, _)| world.child(version, zone.as_deref()).is_none());
+    if is_alone {
+        return stand(format!(
+            "StatefulSet {name} of a zone that was dropped stays: it is all that there is of version {version}"
+        ));
+    }
+    if let Some(obstacle) = world.obstacle_of(version) {
+        return stand(format!("StatefulSet {name} of a zone that was dropped stays: {obstacle}"));
+    }
+    let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);
+    let is_dead = !child.pods.iter().any(is_ready);
+    if child.replicas == 0 && there == 0 {
+        delete(draft, child);
+    } else if is_dead && child.replicas > 0 {
+        // Nothing to protect, and OrderedReady would remove no pod behind one that is not Ready.
+        scale(draft, child, 0);
+    } else if there <= child.replicas && !child.pods.iter().any(|pod| pod.deleting) {
+        scale(draft, child, there.saturating_sub(1));
+    }
+    stand(format!("StatefulSet {name} of a zone that was dropped goes pod by pod; {there} are left"))
+}

@@ -1,0 +1,137 @@
+//! What follows from the children: which versions there are, and which of their pods are available. Never from the counters of a
+//! StatefulSet's status, which lie (native-statefulset: counts include terminating pods).
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{ChildView, VersionsObserved};
+use crate::rollout::{available_at, is_ready};
+use crate::{PodView, rollout::clock};
+
+pub(super) struct World<'a> {
+    pub(super) observed: &'a VersionsObserved,
+    pub(super) now: Timestamp,
+    /// The zones in their order, each with the pods that it should have.
+    pub(super) zones: Vec<(Option<String>, i32)>,
+    versions: BTreeMap<i32, Vec<&'a ChildView>>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(observed: &'a VersionsObserved, zones: Vec<(Option<String>, i32)>, now: Timestamp) -> Self {
+        let mut versions: BTreeMap<i32, Vec<&ChildView>> = BTreeMap::new();
+        for child in &observed.children {
+            versions.entry(child.version).or_default().push(child);
+        }
+        for children in versions.values_mut() {
+            children.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        Self { observed, now, zones, versions }
+    }
+
+    /// The versions of which there is a StatefulSet, in ascending order.
+    pub(super) fn versions(&self) -> impl DoubleEndedIterator<Item = i32> + '_ {
+        self.versions.keys().copied()
+    }
+
+    pub(super) fn children(&self, version: i32) -> &[&'a ChildView] {
+        self.versions.get(&version).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn child(&self, version: i32, zone: Option<&str>) -> Option<&'a ChildView> {
+        self.children(version).iter().copied().find(|child| child.zone.as_deref() == zone)
+    }
+
+    pub(super) fn hash_of(&self, version: i32) -> Option<&'a str> {
+        self.children(version).first().map(|child| child.hash.as_str())
+    }
+
+    /// `<name>-v<N>`, with zones `<name>-<zone>-v<N>`.
+    pub(super) fn name_of(&self, version: i32, zone: Option<&str>) -> String {
+        let name = &self.observed.owner.name;
+        zone.map_or_else(|| format!("{name}-v{version}"), |zone| format!("{name}-{zone}-v{version}"))
+    }
+
+    /// A StatefulSet that is not ours and has the name of one that the version still needs.
+    pub(super) fn conflict(&self, version: i32) -> Option<String> {
+        let missing = self.zones.iter().filter(|(zone, _)| self.child(version, zone.as_deref()).is_none());
+        let name = missing
+            .map(|(zone, _)| self.name_of(version, zone.as_deref()))
+            .find(|name| self.observed.foreign.contains(name))?;
+        Some(format!(
+            "StatefulSet {name} exists and does not belong to this ExtendedStatefulSet: delete or rename one of them; no pod is started"
+        ))
+    }
+
+    /// Pods that are wanted over all zones.
+    pub(super) fn wanted(&self) -> i32 {
+        self.zones.iter().map(|(_, count)| *count).fold(0, i32::saturating_add)
+    }
+
+    pub(super) fn is_available(&self, child: &ChildView, pod: &PodView) -> bool {
+        available_at(pod, child.min_ready_seconds, self.now).is_some_and(|at| at <= self.now)
+    }
+
+    /// What keeps `count` pods of the child from being there and available.
+    pub(super) fn obstacle(&self, child: Option<&ChildView>, name: &str, count: i32) -> Option<String> {
+        let Some(child) = child else {
+            return (count > 0).then(|| format!("StatefulSet {name} does not exist yet"));
+        };
+        let unavailable = child.pods.iter().find(|pod| !self.is_available(child, pod));
+        if let Some(pod) = unavailable {
+            return Some(describe(pod, child.min_ready_seconds));
+        }
+        let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);
+        (there != count).then(|| format!("StatefulSet {name} has {there} of {count} pods"))
+    }
+
+    /// What keeps the version from having all its pods available in every zone.
+    pub(super) fn obstacle_of(&self, version: i32) -> Option<String> {
+        self.zones.iter().find_map(|(zone, count)| {
+            let name = self.name_of(version, zone.as_deref());
+            self.obstacle(self.child(version, zone.as_deref()), &name, *count)
+        })
+    }
+
+    /// The same for the zones that it has: where it has none, none can be made when the template is another one.
+    pub(super) fn obstacle_of_those_there(&self, version: i32) -> Option<String> {
+        self.zones.iter().find_map(|(zone, count)| {
+            let child = self.child(version, zone.as_deref())?;
+            self.obstacle(Some(child), &child.name, *count)
+        })
+    }
+
+    pub(super) fn has_ready(&self, version: i32) -> bool {
+        self.children(version).iter().any(|child| child.pods.iter().any(is_ready))
+    }
+
+    pub(super) fn has_pods(&self, version: i32) -> bool {
+        self.children(version).iter().any(|child| !child.pods.is_empty() || child.replicas > 0)
+    }
+
+    /// When the next pod becomes available by time alone.
+    pub(super) fn next_change(&self) -> Option<Timestamp> {
+        let children = self.observed.children.iter();
+        let pods = children
+            .flat_map(|child| child.pods.iter().filter_map(|pod| available_at(pod, child.min_ready_seconds, self.now)));
+        pods.filter(|at| *at > self.now).min()
+    }
+}
+
+fn describe(pod: &PodView, min_ready_seconds: i32) -> String {
+    let PodView { name, .. } = pod;
+    match &pod.problem {
+        _ if pod.deleting => format!("{name} is terminating"),
+        _ if is_ready(pod) => format!("{name} is Ready but not yet available (minReadySeconds {min_ready_seconds})"),
+        Some(problem) if problem.container.is_empty() => {
+            format!("{name} is not Ready ({}: {})", problem.reason, problem.message)
+        }
+        Some(problem) => format!("{name} is not Ready (container {}: {})", problem.container, problem.reason),
+        None => format!("{name} is not Ready since {}", clock(crate::rollout::unready_since(pod))),
+    }
+}
+
+/// `time` plus `seconds`, never failing.
+pub(super) fn after(time: Timestamp, seconds: i32) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(i64::from(seconds))).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,161 @@
+//! What must hold at every step, whatever users do and wherever the operator crashes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sts_plus_api::ZoneReplicas;
+use sts_plus_decide::{ChildView, VersionAction, VersionsPlan};
+
+use crate::{native::is_available, world::World};
+
+/// What the laws have to remember.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// The digest of every number that a StatefulSet ever had.
+    pub numbers: BTreeMap<i32, String>,
+    /// The numbers of versions that are gone and that nobody wants.
+    pub removed: BTreeSet<i32>,
+    /// The versions that were ever in charge.
+    pub in_charge: BTreeSet<i32>,
+}
+
+impl World {
+    /// The zones, each with the pods that the user wants there.
+    pub fn wanted(&self) -> Vec<(Option<String>, i32)> {
+        let spec = self.spec();
+        let replicas = spec.written_replicas().unwrap();
+        let zones = spec.all_zones();
+        let count = i32::try_from(zones.len()).unwrap();
+        let share = |index: i32| match spec.zone_replicas {
+            ZoneReplicas::PerZone => replicas,
+            ZoneReplicas::Spread => (0..replicas).filter(|pod| pod % count == index).count().try_into().unwrap(),
+        };
+        if zones.is_empty() {
+            return vec![(None, replicas)];
+        }
+        (0..count).zip(zones).map(|(index, zone)| (Some(zone.clone()), share(index))).collect()
+    }
+
+    pub fn wanted_in(&self, zone: Option<&String>) -> Option<i32> {
+        self.wanted().into_iter().find(|(name, _)| name.as_ref() == zone).map(|(_, count)| count)
+    }
+
+    pub fn of(&self, version: i32) -> impl Iterator<Item = &ChildView> {
+        self.children.iter().filter(move |child| child.version == version)
+    }
+
+    pub fn versions(&self) -> BTreeSet<i32> {
+        self.children.iter().map(|child| child.version).collect()
+    }
+
+    pub fn available(&self, child: &ChildView) -> usize {
+        child.pods.iter().filter(|pod| is_available(child, pod, self.now)).count()
+    }
+
+    /// All its pods are there and available, in every zone, and no other.
+    pub fn is_complete(&self, version: i32) -> bool {
+        self.wanted().iter().all(|(zone, count)| {
+            let child = self.of(version).find(|child| child.zone == *zone);
+            child.map_or(*count == 0, |child| {
+                let count = usize::try_from(*count).unwrap();
+                child.pods.len() == count && self.available(child) == count
+            })
+        })
+    }
+
+    /// The plan, before it is carried out.
+    pub fn judge(&mut self, plan: &VersionsPlan) {
+        let actions = &plan.actions;
+        assert!(plan.status.last_version >= self.status.last_version, "numbers grow: {actions:?}");
+        if let (Some(before), Some(after)) = (self.status.current_version, plan.status.current_version)
+            && before != after
+            && self.of(before).count() > 0
+        {
+            assert!(
+                self.is_complete(after),
+                "{after} is in charge after {before} without its pods: {actions:?} {self:?}"
+            );
+        }
+        let mut left: BTreeSet<_> = self.children.iter().map(|child| child.name.clone()).collect();
+        let had_any = !left.is_empty();
+        for action in &plan.actions {
+            match action {
+                VersionAction::Create { name, version, .. } => {
+                    self.judge_birth(*version, plan);
+                    left.insert(name.clone());
+                }
+                VersionAction::Scale { name, replicas, .. } | VersionAction::Apply { name, replicas, .. } => {
+                    self.judge_scale(self.child(name), *replicas, plan);
+                }
+                VersionAction::Delete { name, .. } => {
+                    self.judge_death(self.child(name), plan);
+                    left.remove(name);
+                }
+                VersionAction::Mark { .. } | VersionAction::Select { .. } => {}
+            }
+        }
+        assert!(!had_any || !left.is_empty(), "all versions would be gone: {actions:?} {self:?}");
+    }
+
+    fn judge_birth(&mut self, version: i32, plan: &VersionsPlan) {
+        let actions = &plan.actions;
+        assert!(!self.ledger.removed.contains(&version), "number {version} is used again: {actions:?} {self:?}");
+        let highest = self.ledger.numbers.keys().next_back().copied().unwrap_or(0);
+        let is_known = self.ledger.numbers.contains_key(&version);
+        assert!(is_known || version > highest, "a new number {version} after {highest}: {actions:?} {self:?}");
+        let hash = self.ledger.numbers.entry(version).or_insert_with(|| self.hash.clone());
+        assert_eq!(*hash, self.hash, "number {version} has another template: {actions:?}");
+        assert!(version <= self.status.last_version, "a number is in the status before anything carries it");
+    }
+
+    /// A version that was in charge loses no available pod while no other one has all of its own, but by a user's wish.
+    fn judge_scale(&self, child: &ChildView, replicas: i32, plan: &VersionsPlan) {
+        let actions = &plan.actions;
+        let goes = child.pods.iter().any(|pod| pod.ordinal >= replicas && is_available(child, pod, self.now));
+        if !goes || !self.ledger.in_charge.contains(&child.version) {
+            return;
+        }
+        // A version that was given up for a lower one, which was complete then, goes without delay: it may be what does the harm.
+        let is_given_up = plan.status.current_version.is_some_and(|current| child.version > current);
+        let is_wish = self.wanted_in(child.zone.as_ref()).is_none_or(|count| count == replicas);
+        let others = self.versions().into_iter().filter(|version| *version != child.version);
+        let is_replaced = others.into_iter().any(|version| self.is_complete(version));
+        assert!(is_wish || is_replaced || is_given_up, "{} loses pods for nothing: {actions:?} {self:?}", child.name);
+    }
+
+    fn judge_death(&self, child: &ChildView, plan: &VersionsPlan) {
+        let actions = &plan.actions;
+        assert!(child.pods.is_empty() && child.replicas == 0, "{} has pods: {actions:?} {self:?}", child.name);
+        let current = plan.status.current_version.unwrap();
+        let target = plan.status.upgrade.as_ref().map(|upgrade| upgrade.version);
+        assert_ne!(Some(child.version), target, "the version that is wanted is deleted: {actions:?} {self:?}");
+        if child.version == current {
+            assert_eq!(self.wanted_in(child.zone.as_ref()), None, "{actions:?} {self:?}");
+        } else if child.version < current {
+            assert!(self.is_complete(current), "{} goes before its time: {actions:?} {self:?}", child.name);
+        }
+    }
+
+    /// After a whole round: the version in charge has as many pods as are wanted.
+    pub fn judge_rest(&mut self, plan: &VersionsPlan) {
+        let actions = &plan.actions;
+        self.ledger.in_charge.extend(self.status.current_version);
+        let there = self.versions();
+        let wanted = [self.status.current_version, self.status.upgrade.as_ref().map(|upgrade| upgrade.version)];
+        let is_gone = |number: &&i32| !there.contains(number) && !wanted.contains(&Some(**number));
+        self.ledger.removed.extend(self.ledger.numbers.keys().filter(is_gone));
+        let Some(current) = self.status.current_version.filter(|version| self.of(*version).count() > 0) else { return };
+        if plan.status.current_version != self.status.current_version || self.is_just_chosen(plan) {
+            return;
+        }
+        for (zone, count) in self.wanted() {
+            if let Some(child) = self.of(current).find(|child| child.zone == zone) {
+                assert_eq!(child.replicas, count, "{}: {actions:?} {self:?}", child.name);
+            }
+        }
+    }
+
+    /// A number was given in this round, or a version promoted: the round after it looks at replicas.
+    fn is_just_chosen(&self, plan: &VersionsPlan) -> bool {
+        plan.wake.is_some_and(|wake| wake <= self.now)
+    }
+}

@@ -1,0 +1,20 @@
+//! `decide_versions` in a small world: children with pods, a native controller, a clock, users, and an operator that crashes between
+//! any two writes. Stories tell what people expect; walks look for what nobody thought of.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests: a surprise must be loud"
+)]
+
+mod adversity;
+mod change;
+mod laws;
+mod native;
+mod nonsense;
+mod stories;
+mod users;
+mod walks;
+mod world;
