@@ -13,6 +13,7 @@ pub mod leader;
 pub mod manifests;
 pub mod metrics;
 pub mod pace;
+mod patch;
 pub mod prometheus_args;
 pub mod pulse;
 pub mod rbac;

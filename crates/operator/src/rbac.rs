@@ -64,7 +64,13 @@ fn cluster_role() -> Value {
         "rules": [
             rule("sts.plus", &["phasedrollouts"], &["get", "list", "watch", "patch"]),
             rule("sts.plus", &["phasedrollouts/status"], &["patch"]),
-            rule("apps", &["statefulsets"], &["get", "list", "watch", "patch"]),
+            rule("fissile.cloudfoundry.org", &["extendedstatefulsets"], &["get", "list", "watch"]),
+            rule("fissile.cloudfoundry.org", &["extendedstatefulsets/status"], &["patch"]),
+            // An owner reference that blocks the deletion of its owner needs it where that is enforced.
+            rule("fissile.cloudfoundry.org", &["extendedstatefulsets/finalizers"], &["update"]),
+            rule("apps", &["statefulsets"], &["get", "list", "watch", "create", "patch", "delete"]),
+            rule("", &["services"], &["get", "patch"]),
+            rule("", &["nodes"], &["list"]),
             rule("", &["pods"], &["list", "watch", "delete"]),
             rule("", &["secrets"], &["get"]),
             rule("", &["events"], &["list", "watch"]),

@@ -1,13 +1,17 @@
 //! The life of the operator: from its first look at the cluster to a graceful stop. The wiring is here and nowhere else.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use futures::channel::mpsc;
-use kube::Client;
+use futures::{Stream, StreamExt as _};
+use kube::api::DynamicObject;
 use kube::runtime::Controller;
-use kube::runtime::controller::Error as ControllerError;
+use kube::runtime::controller::{Action, Error as ControllerError};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Client, Resource};
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 use sts_plus_gates::Policy;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -15,8 +19,9 @@ use tokio::task::JoinSet;
 
 use crate::args::RunArgs;
 use crate::client::{self, USER_AGENT};
+use crate::controllers::extended_stateful_set;
 use crate::controllers::phased_rollout::{self, Context};
-use crate::errors::told;
+use crate::errors::{Error, told};
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::hold::Hold;
@@ -24,7 +29,7 @@ use crate::leader::Guard;
 use crate::metrics::Exposed;
 use crate::pulse::Pulse;
 use crate::tries::Tries;
-use crate::watch::{self, Caches, Scope, send};
+use crate::watch::{self, Caches, Queues, Scope, send};
 use crate::web::{self, Web};
 use crate::wire::WireLayer;
 use crate::written::Written;
@@ -100,8 +105,8 @@ impl Work {
             streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
         }
         let started = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers));
-        let (stops, caches) = started.unzip();
-        Self { shared, streams, controllers, stops, caches }
+        let (stops, caches): (Vec<Vec<_>>, _) = started.unzip();
+        Self { shared, streams, controllers, stops: stops.into_iter().flatten().collect(), caches }
     }
 
     fn web(&self) -> Arc<Web> {
@@ -166,38 +171,52 @@ impl Shared {
     }
 }
 
-/// Starts the streams and the controller of one scope. The controller finishes what it has begun when what is returned is dropped.
+/// Starts the streams and the controllers of one scope. The controllers finish what they have begun when what is returned is dropped.
 fn start(
     scope: &Scope,
     shared: &Shared,
     streams: &mut JoinSet<()>,
     controllers: &mut JoinSet<()>,
-) -> (oneshot::Sender<()>, Arc<Caches>) {
-    let (queue, asked) = mpsc::unbounded();
-    let caches = watch::start(&shared.client, scope, &queue, streams);
-    let (stop, stopped) = oneshot::channel::<()>();
+) -> (Vec<oneshot::Sender<()>>, Arc<Caches>) {
+    let (rollouts, asked) = mpsc::unbounded();
+    let (owners, asked_owners) = mpsc::unbounded();
+    let queues = Queues { rollouts, owners };
+    let caches = watch::start(&shared.client, scope, &queues, streams);
 
     let (mut hold, mut leads) = (shared.hold.changes(), shared.wire.guard.changes());
-    let (all, to) = (Arc::clone(&caches), queue.clone());
+    let (all, to) = (Arc::clone(&caches), queues.clone());
     streams.spawn(async move {
         // Whoever leads from now on looks at everything at once.
         while tokio::select! { changed = hold.changed() => changed, changed = leads.changed() => changed }.is_ok() {
-            send(&to, all.all_rollouts());
+            send(&to.rollouts, all.all_rollouts());
+            send(&to.owners, all.all_owners());
         }
     });
+    let stops = vec![
+        control_rollouts(shared, &caches, queues.rollouts, asked, controllers),
+        control_owners(shared, &caches, queues.owners, asked_owners, controllers),
+    ];
+    (stops, caches)
+}
+
+fn control_rollouts(
+    shared: &Shared,
+    caches: &Arc<Caches>,
+    queue: watch::Queue,
+    asked: mpsc::UnboundedReceiver<ObjectRef<PhasedRollout>>,
+    controllers: &mut JoinSet<()>,
+) -> oneshot::Sender<()> {
+    let (stop, stopped) = oneshot::channel();
     // The primary stream is one of ours like the others: its failures pace nothing but itself.
     let controller = Controller::for_stream(futures::stream::pending(), caches.rollouts.clone())
         .reconcile_on(asked)
-        .graceful_shutdown_on(async move {
-            let _ = stopped.await;
-        });
-    let seen = Arc::clone(&caches);
+        .graceful_shutdown_on(told_to(stopped));
     let context = Arc::new(Context {
         client: shared.client.clone(),
         guard: Arc::clone(&shared.wire.guard),
         metrics: Arc::clone(&shared.wire.metrics),
         pulse: Arc::clone(&shared.wire.pulse),
-        caches,
+        caches: Arc::clone(caches),
         queue,
         hold: Arc::clone(&shared.hold),
         tries: Arc::clone(&shared.tries),
@@ -211,21 +230,72 @@ fn start(
     controllers.spawn(async move {
         // Else each object would be read from the API server once, just because we have started.
         context.caches.settle(SETTLE).await;
-        let mut runs = std::pin::pin!(controller.run(phased_rollout::reconcile, phased_rollout::after_error, context));
-        while let Some(outcome) = runs.next().await {
-            match outcome {
-                // Told where it happened.
-                Ok(_) | Err(ControllerError::ReconcilerFailed(..)) => {}
-                // It was deleted before the run.
-                Err(ControllerError::ObjectNotFound(object)) => {
-                    tracing::debug!(%object, "it is gone");
-                    metrics.forget(object.namespace.as_deref().unwrap_or_default(), &object.name);
-                }
-                Err(error) => tracing::warn!("controller: {error}"),
-            }
-        }
+        let runs = controller.run(phased_rollout::reconcile, phased_rollout::after_error, context);
+        watch_over(runs, |gone| {
+            metrics.forget(gone.namespace.as_deref().unwrap_or_default(), &gone.name);
+        })
+        .await;
     });
-    (stop, seen)
+    stop
+}
+
+fn control_owners(
+    shared: &Shared,
+    caches: &Arc<Caches>,
+    queue: watch::Queue<ExtendedStatefulSet>,
+    asked: mpsc::UnboundedReceiver<ObjectRef<ExtendedStatefulSet>>,
+    controllers: &mut JoinSet<()>,
+) -> oneshot::Sender<()> {
+    let (stop, stopped) = oneshot::channel();
+    let controller = Controller::for_stream(futures::stream::pending(), caches.owners.clone())
+        .reconcile_on(asked)
+        .graceful_shutdown_on(told_to(stopped));
+    let context = Arc::new(extended_stateful_set::Context {
+        client: shared.client.clone(),
+        guard: Arc::clone(&shared.wire.guard),
+        pulse: Arc::clone(&shared.wire.pulse),
+        caches: Arc::clone(caches),
+        queue,
+        tries: Arc::clone(&shared.tries),
+        written: Arc::clone(&shared.written),
+        events: Arc::clone(&shared.events),
+        prober: Arc::clone(&shared.prober),
+        memory: extended_stateful_set::Memory::default(),
+        failures: Arc::clone(&shared.failures),
+    });
+    controllers.spawn(async move {
+        context.caches.settle(SETTLE).await;
+        let runs = controller.run(extended_stateful_set::reconcile, extended_stateful_set::after_error, context);
+        watch_over(runs, |_| {}).await;
+    });
+    stop
+}
+
+async fn told_to(stop: oneshot::Receiver<()>) {
+    let _ = stop.await;
+}
+
+/// Follows the runs of a controller until it ends. What an object's run says was told where it happened.
+async fn watch_over<K, E>(
+    runs: impl Stream<Item = Result<(ObjectRef<K>, Action), ControllerError<Error, E>>>,
+    gone: impl Fn(&ObjectRef<DynamicObject>),
+) where
+    K: Resource,
+    K::DynamicType: Hash + Eq,
+    E: std::error::Error + 'static,
+{
+    let mut runs = std::pin::pin!(runs);
+    while let Some(outcome) = runs.next().await {
+        match outcome {
+            Ok(_) | Err(ControllerError::ReconcilerFailed(..)) => {}
+            // It was deleted before the run.
+            Err(ControllerError::ObjectNotFound(object)) => {
+                tracing::debug!(%object, "it is gone");
+                gone(&object);
+            }
+            Err(error) => tracing::warn!("controller: {error}"),
+        }
+    }
 }
 
 /// The signals that end us.

@@ -3,7 +3,7 @@
 //! It needs no running operator, no roles and no policies, since one of them may be gone already: it brings what it needs and acts
 //! under the name of the operator's service account, which the admission policies leave alone.
 
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -11,9 +11,10 @@ use http::{HeaderName, HeaderValue};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::{DynamicObject, GroupVersionKind, PartialObjectMeta, TypeMeta};
 use kube::discovery::ApiResource;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sts_plus_api::PhasedRollout;
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 
 use crate::args::UninstallArgs;
 use crate::client::deadline;
@@ -34,6 +35,7 @@ pub async fn uninstall(args: &UninstallArgs) -> anyhow::Result<()> {
     let config = client::config().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
     let client = Client::try_from(config.clone()).map_err(|error| anyhow::anyhow!(told(&error)))?;
     let patience = Duration::from_secs(args.timeout);
+    orphan_all(&client, patience).await?;
     release_all(config, &client, &args.namespace, patience).await?;
     let options = manifests::Options {
         namespace: args.namespace.clone(),
@@ -44,6 +46,27 @@ pub async fn uninstall(args: &UninstallArgs) -> anyhow::Result<()> {
     remove_all(&client, &manifests::render(&options)?, patience).await?;
     say("uninstalled");
     Ok(())
+}
+
+/// Deletes every ExtendedStatefulSet and keeps its StatefulSets: with the definition all of them would go, and take their pods along.
+async fn orphan_all(client: &Client, patience: Duration) -> anyhow::Result<()> {
+    let owners: Api<ExtendedStatefulSet> = Api::all(client.clone());
+    let found = match deadline("listing ExtendedStatefulSets", owners.list_metadata(&ListParams::default())).await {
+        Ok(found) => found.items,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if found.is_empty() {
+        return Ok(());
+    }
+    say(&format!("{} ExtendedStatefulSets go, and their StatefulSets stay as they are", found.len()));
+    for owner in &found {
+        let api: Api<ExtendedStatefulSet> = Api::namespaced(client.clone(), &owner.namespace().unwrap_or_default());
+        let name = owner.name_any();
+        let call = format!("deleting ExtendedStatefulSet {name}");
+        gone(deadline(call, api.delete(&name, &DeleteParams::orphan())).await)?;
+    }
+    until_none_is_left("ExtendedStatefulSets", &owners, patience).await
 }
 
 /// Deletes every PhasedRollout and does the operator's part of it.
@@ -73,7 +96,7 @@ async fn release_all(config: kube::Config, client: &Client, namespace: &str, pat
     }
     let mut config = config;
     config.headers.push((IMPERSONATE, HeaderValue::from_str(&rbac::user_name(namespace))?));
-    run::work_until(config, until_none_is_left(&rollouts, patience)).await??;
+    run::work_until(config, until_none_is_left("PhasedRollouts", &rollouts, patience)).await??;
     tell_held(client, &claimed).await
 }
 
@@ -81,11 +104,14 @@ fn is_cluster_role(kind: &str) -> bool {
     matches!(kind, "ClusterRole" | "ClusterRoleBinding")
 }
 
-async fn until_none_is_left(rollouts: &Api<PhasedRollout>, patience: Duration) -> anyhow::Result<()> {
+async fn until_none_is_left<K>(kind: &str, objects: &Api<K>, patience: Duration) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
     let mut left = Vec::new();
     let emptied = async {
         loop {
-            match deadline("listing PhasedRollouts", rollouts.list_metadata(&ListParams::default())).await {
+            match deadline(format!("listing {kind}"), objects.list_metadata(&ListParams::default())).await {
                 Ok(list) if list.items.is_empty() => return,
                 Ok(list) => left = list.items,
                 // With its last object the definition may be gone.
@@ -100,7 +126,7 @@ async fn until_none_is_left(rollouts: &Api<PhasedRollout>, patience: Duration) -
     }
     let names = left.iter().map(|left| format!("{}/{}", left.namespace().unwrap_or_default(), left.name_any()));
     anyhow::bail!(
-        "after {} s these PhasedRollouts are still there, and nothing else was removed: {}",
+        "after {} s these {kind} are still there, and nothing else was removed: {}",
         patience.as_secs(),
         names.collect::<Vec<_>>().join(", ")
     )

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::hold::Hold;
     use crate::leader::Guard;
-    use crate::watch::{self, Scope};
+    use crate::watch::{self, Queues, Scope};
     use crate::wire::WireLayer;
 
     /// How an API server treats lists and watches.
@@ -179,7 +179,8 @@ mod tests {
             for kind in watch::POLICY_KINDS {
                 streams.spawn(watch::follow_policy(client.clone(), kind, Arc::clone(&hold)));
             }
-            let caches = watch::start(&client, &Scope::Cluster, &mpsc::unbounded().0, &mut streams);
+            let queues = Queues { rollouts: mpsc::unbounded().0, owners: mpsc::unbounded().0 };
+            let caches = watch::start(&client, &Scope::Cluster, &queues, &mut streams);
             let exposed = Exposed::new(Arc::clone(&wire.metrics), vec![Arc::clone(&caches)], Arc::clone(&wire.guard));
             let web = Arc::new(Web::new(Arc::clone(&wire.pulse), exposed, vec![caches]));
             Self { web, wire, _streams: streams }

@@ -59,7 +59,7 @@ fn conditions() -> Value {
         { "name": "not-being-deleted", "expression": "!has(params.metadata.deletionTimestamp)" },
         { "name": "rolling-update", "expression": rolls("object") },
         { "name": "not-controlled-by-our-kinds", "expression": "!has(object.metadata.ownerReferences) \
-            || !object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && owner.apiVersion.startsWith('sts.plus/'))" },
+            || !object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && (owner.apiVersion.startsWith('sts.plus/') || owner.apiVersion.startsWith('fissile.cloudfoundry.org/')))" },
     ])
 }
 

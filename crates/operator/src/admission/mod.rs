@@ -1,20 +1,23 @@
-//! The hold inside the API server: the admission policies for StatefulSets, written as CEL and generated from one place.
+//! The hold inside the API server: the admission policies for StatefulSets, written as CEL and generated from one place. And one
+//! that fills in the count of an ExtendedStatefulSet.
 //!
 //! | object | does |
 //! |---|---|
 //! | `MutatingAdmissionPolicy` [`HOLD`] | keeps the partition of a claimed set against everybody but the operator |
 //! | `MutatingAdmissionPolicy` [`BIRTH`] | claims and holds a set from its first moment when a PhasedRollout targets it |
+//! | `MutatingAdmissionPolicy` [`REPLICAS`] | fills in the count of an ExtendedStatefulSet that has none |
 //! | `ValidatingAdmissionPolicy` [`HOLD`] | refuses what the first one would put right: for API servers without mutating policies |
 //! | `ValidatingAdmissionPolicy` [`HOLD_WARNING`] | tells the writer, in the same reply, what was kept and why |
 //! | `ValidatingAdmissionPolicy` [`HOLD_TYPE`] | refuses another strategy than RollingUpdate in mid-rollout |
 //!
-//! They match only objects that carry our annotation, or that a PhasedRollout targets: nothing here may ever stand in the way of
-//! another workload, of a pod, or of the operator itself. No IO.
+//! They match only objects that carry our annotation, that a PhasedRollout targets, or that are of our own kinds: nothing here may
+//! ever stand in the way of another workload, of a pod, or of the operator itself. No IO.
 
 mod birth;
 mod cel;
 mod hold;
 mod refusal;
+mod replicas;
 mod strategy;
 mod warning;
 
@@ -24,6 +27,8 @@ use serde_json::{Value, json};
 pub const HOLD: &str = "sts-plus-hold";
 /// Name of the policy that holds a set from birth, and of its binding.
 pub const BIRTH: &str = "sts-plus-birth";
+/// Name of the policy that fills in the count of an ExtendedStatefulSet, and of its binding.
+pub const REPLICAS: &str = "sts-plus-replicas";
 /// Name of the policy that warns the writer, and of its binding.
 pub const HOLD_WARNING: &str = "sts-plus-hold-warning";
 /// Name of the policy that refuses another strategy in mid-rollout, and of its binding.
@@ -32,7 +37,7 @@ pub const HOLD_TYPE: &str = "sts-plus-hold-type";
 /// How the refusal of a template change begins.
 pub const TEMPLATE_REFUSED: &str = "spec.template cannot be changed under this partition";
 
-/// The names of the mutating policies.
+/// The names of the mutating policies for StatefulSets.
 pub const MUTATING: [&str; 2] = [HOLD, BIRTH];
 /// The names of the validating policies.
 pub const VALIDATING: [&str; 3] = [HOLD, HOLD_WARNING, HOLD_TYPE];
@@ -46,6 +51,8 @@ pub fn policies(operators: &[String]) -> Vec<Value> {
         binding("Mutating", HOLD, json!({})),
         birth::policy(),
         birth::binding(),
+        replicas::policy(),
+        binding("Mutating", REPLICAS, json!({})),
         refusal::policy(operators),
         binding("Validating", HOLD, json!({ "validationActions": ["Deny"] })),
         warning::policy(operators),

@@ -1,3 +1,4 @@
 //! One folder for each kind of object that is looked after.
 
+pub mod extended_stateful_set;
 pub mod phased_rollout;

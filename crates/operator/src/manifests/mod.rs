@@ -114,6 +114,7 @@ mod tests {
             [
                 "Namespace sts-plus-system",
                 "CustomResourceDefinition phasedrollouts.sts.plus",
+                "CustomResourceDefinition extendedstatefulsets.fissile.cloudfoundry.org",
                 "ServiceAccount sts-plus",
                 "ClusterRole sts-plus",
                 "ClusterRoleBinding sts-plus",
@@ -123,6 +124,8 @@ mod tests {
                 "MutatingAdmissionPolicyBinding sts-plus-hold",
                 "MutatingAdmissionPolicy sts-plus-birth",
                 "MutatingAdmissionPolicyBinding sts-plus-birth",
+                "MutatingAdmissionPolicy sts-plus-replicas",
+                "MutatingAdmissionPolicyBinding sts-plus-replicas",
                 "ValidatingAdmissionPolicy sts-plus-hold",
                 "ValidatingAdmissionPolicyBinding sts-plus-hold",
                 "ValidatingAdmissionPolicy sts-plus-hold-warning",

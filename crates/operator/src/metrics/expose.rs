@@ -192,6 +192,7 @@ mod tests {
         let mut rollouts = Writer::<PhasedRollout>::default();
         let caches = Caches {
             rollouts: rollouts.as_reader(),
+            owners: Writer::default().as_reader(),
             sets: Writer::default().as_reader(),
             pods: Writer::default().as_reader(),
             refusals: Writer::default().as_reader(),

@@ -7,7 +7,10 @@ use kube::Resource;
 use kube::core::Selector;
 use serde::Deserialize;
 use sts_plus_api::names;
-use sts_plus_decide::{SetView, Strategy};
+use sts_plus_decide::{ChildView, PodView, SetView, Strategy};
+
+/// Annotations that anything of ours reads begin with one of these.
+const OURS: [&str; 2] = ["sts.plus/", "fissile.cloudfoundry.org/"];
 
 /// What is read of a StatefulSet.
 #[derive(Resource, Clone, Debug, Default, Deserialize)]
@@ -74,7 +77,7 @@ impl SetObject {
         self.changed = changed(entries);
         self.metadata.managed_fields = None;
         if let Some(annotations) = self.metadata.annotations.as_mut() {
-            annotations.retain(|key, _| key.starts_with("sts.plus/"));
+            annotations.retain(|key, _| OURS.iter().any(|ours| key.starts_with(ours)));
         }
         self
     }
@@ -101,6 +104,40 @@ impl SetObject {
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The value of a label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// True if the object with this UID controls it.
+    #[must_use]
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        controller(&self.metadata).is_some_and(|owner| owner.uid == uid)
+    }
+
+    /// What a decision about versions looks at. Missing if it carries no version: then it is none.
+    #[must_use]
+    pub fn child_view(&self, pods: Vec<PodView>) -> Option<ChildView> {
+        let text = |key| self.annotation(key).unwrap_or_default().to_owned();
+        let is_stale = self.annotation(names::STALE) == Some("true");
+        Some(ChildView {
+            name: self.name().to_owned(),
+            uid: self.uid().to_owned(),
+            zone: self.label(names::ZONE).map(str::to_owned),
+            version: self.annotation(names::VERSION)?.parse().ok().filter(|version| *version > 0)?,
+            hash: text(names::HASH),
+            settings: text(names::SETTINGS),
+            generation: self.metadata.generation.unwrap_or_default(),
+            deleting: self.metadata.deletion_timestamp.is_some(),
+            replicas: self.spec.replicas.unwrap_or(1),
+            min_ready_seconds: self.spec.min_ready_seconds.unwrap_or(0),
+            selector: self.pod_selector().unwrap_or_default(),
+            stale: is_stale.then(|| text(names::STALE_REASON)),
+            pods,
+        })
     }
 
     /// The PhasedRollout that claims the set.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
-use sts_plus_api::PhasedRollout;
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 
 use sts_plus_decide::RefusedPod;
 
@@ -18,6 +18,8 @@ use crate::views::{PodObject, RefusalObject, SetObject};
 pub struct Caches {
     /// PhasedRollouts that could be decoded.
     pub rollouts: Store<PhasedRollout>,
+    /// ExtendedStatefulSets that could be decoded.
+    pub owners: Store<ExtendedStatefulSet>,
     /// All StatefulSets, projected.
     pub sets: Store<SetObject>,
     /// The pods that StatefulSets control, projected.
@@ -55,6 +57,27 @@ impl Caches {
     #[must_use]
     pub fn set(&self, namespace: &str, name: &str) -> Option<Arc<SetObject>> {
         self.sets.get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// The StatefulSets that the ExtendedStatefulSet with this UID controls.
+    #[must_use]
+    pub fn sets_of(&self, namespace: &str, owner_uid: &str) -> Vec<Arc<SetObject>> {
+        self.sets.state_filter(|set| set.namespace() == namespace && set.is_controlled_by(owner_uid))
+    }
+
+    /// The names of StatefulSets that begin so and that the object with this UID does not control.
+    #[must_use]
+    pub fn foreign_sets(&self, namespace: &str, start: &str, owner_uid: &str) -> Vec<String> {
+        let sets = self.sets.state_filter(|set| {
+            set.namespace() == namespace && set.name().starts_with(start) && !set.is_controlled_by(owner_uid)
+        });
+        sets.iter().map(|set| set.name().to_owned()).collect()
+    }
+
+    /// All ExtendedStatefulSets.
+    #[must_use]
+    pub fn all_owners(&self) -> Vec<ObjectRef<ExtendedStatefulSet>> {
+        self.owners.state().iter().map(|owner| ObjectRef::from_obj(&**owner)).collect()
     }
 
     /// The pods that the StatefulSet with this UID controls.
@@ -147,6 +170,7 @@ mod tests {
             "metadata": {"name": "far", "namespace": "other"}, "spec": {"targetRef": "web", "skipCheck": true}});
         let set = |name: &str, claim: Value| json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": {"sts.plus/phased-rollout": claim}}});
         Caches {
+            owners: filled(Vec::new()),
             rollouts: filled(vec![rollout("one", "web"), rollout("two", "web"), rollout("three", "db"), elsewhere]),
             sets: filled(vec![set("web", json!("one")), set("db", json!("one"))]),
             pods: filled(vec![json!({"metadata": {"name": "web-0", "namespace": "ns", "ownerReferences":

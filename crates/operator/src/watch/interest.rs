@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use kube::Resource;
 use kube::api::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
-use sts_plus_api::PhasedRollout;
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 
 use crate::views::PodObject;
 
@@ -22,13 +23,14 @@ pub(super) fn each<K>(event: Event<K>, change: impl FnOnce(K) -> K) -> Event<K> 
 }
 
 /// An object that cannot be decoded is reported and skipped; if it could be decoded before, it is gone for us.
-pub(super) fn decoded(event: Event<DeserializeGuard<PhasedRollout>>) -> Option<Event<PhasedRollout>> {
+pub(super) fn decoded<K: Decoded>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
     let report = |bad: &kube::core::error_boundary::InvalidObject| {
         let (namespace, name) = (bad.metadata.namespace.as_deref(), bad.metadata.name.as_deref());
         tracing::error!(
             namespace,
-            rollout = name,
-            "this PhasedRollout cannot be read and is skipped: {}",
+            name,
+            "this {} cannot be read and is skipped: {}",
+            K::KIND,
             crate::errors::cut(&bad.error, 512)
         );
     };
@@ -36,7 +38,7 @@ pub(super) fn decoded(event: Event<DeserializeGuard<PhasedRollout>>) -> Option<E
         Event::Apply(DeserializeGuard(Ok(rollout))) => Some(Event::Apply(rollout)),
         Event::Apply(DeserializeGuard(Err(bad))) => {
             report(&bad);
-            tombstone(bad.metadata).map(Event::Delete)
+            K::tombstone(bad.metadata).map(Event::Delete)
         }
         Event::InitApply(DeserializeGuard(Ok(rollout))) => Some(Event::InitApply(rollout)),
         Event::InitApply(DeserializeGuard(Err(bad))) => {
@@ -44,15 +46,36 @@ pub(super) fn decoded(event: Event<DeserializeGuard<PhasedRollout>>) -> Option<E
             None
         }
         Event::Delete(DeserializeGuard(Ok(rollout))) => Some(Event::Delete(rollout)),
-        Event::Delete(DeserializeGuard(Err(bad))) => tombstone(bad.metadata).map(Event::Delete),
+        Event::Delete(DeserializeGuard(Err(bad))) => K::tombstone(bad.metadata).map(Event::Delete),
         Event::Init => Some(Event::Init),
         Event::InitDone => Some(Event::InitDone),
     }
 }
 
-fn tombstone(metadata: ObjectMeta) -> Option<PhasedRollout> {
-    let spec = serde_json::from_value(serde_json::json!({"targetRef": ""})).ok()?;
-    Some(PhasedRollout { metadata, spec, status: None })
+/// A kind that may be stored in a form that cannot be read.
+pub(super) trait Decoded: Sized {
+    const KIND: &'static str;
+
+    /// One that stands for an object of which only the metadata is known.
+    fn tombstone(metadata: ObjectMeta) -> Option<Self>;
+}
+
+impl Decoded for PhasedRollout {
+    const KIND: &'static str = "PhasedRollout";
+
+    fn tombstone(metadata: ObjectMeta) -> Option<Self> {
+        let spec = serde_json::from_value(serde_json::json!({"targetRef": ""})).ok()?;
+        Some(Self { metadata, spec, status: None })
+    }
+}
+
+impl Decoded for ExtendedStatefulSet {
+    const KIND: &'static str = "ExtendedStatefulSet";
+
+    fn tombstone(metadata: ObjectMeta) -> Option<Self> {
+        let spec = serde_json::from_value(serde_json::json!({"template": {}})).ok()?;
+        Some(Self { metadata, spec, status: None })
+    }
 }
 
 /// Pods that no StatefulSet controls are dropped; one that was let go is gone for us.
@@ -64,7 +87,7 @@ pub(super) fn owned(event: Event<PodObject>) -> Option<Event<PodObject>> {
     }
 }
 
-/// What was seen of each PhasedRollout, so that a write of its status alone is no news: every decision would wake itself.
+/// What was seen of each object, so that a write of its status alone is no news: every decision would wake itself.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     last: HashMap<(Option<String>, Option<String>), u64>,
@@ -72,8 +95,8 @@ pub(super) struct Seen {
 
 impl Seen {
     /// True if something that people or other controllers write has changed.
-    pub(super) fn is_news(&mut self, rollout: &PhasedRollout) -> bool {
-        let meta = &rollout.metadata;
+    pub(super) fn is_news(&mut self, object: &impl Resource) -> bool {
+        let meta = object.meta();
         let mut hasher = DefaultHasher::new();
         meta.uid.hash(&mut hasher);
         meta.generation.hash(&mut hasher);
@@ -81,16 +104,16 @@ impl Seen {
         meta.finalizers.hash(&mut hasher);
         meta.deletion_timestamp.is_some().hash(&mut hasher);
         let hash = hasher.finish();
-        self.last.insert(key(rollout), hash) != Some(hash)
+        self.last.insert(key(object), hash) != Some(hash)
     }
 
-    pub(super) fn forget(&mut self, rollout: &PhasedRollout) {
-        self.last.remove(&key(rollout));
+    pub(super) fn forget(&mut self, object: &impl Resource) {
+        self.last.remove(&key(object));
     }
 }
 
-fn key(rollout: &PhasedRollout) -> (Option<String>, Option<String>) {
-    (rollout.metadata.namespace.clone(), rollout.metadata.name.clone())
+fn key(object: &impl Resource) -> (Option<String>, Option<String>) {
+    (object.meta().namespace.clone(), object.meta().name.clone())
 }
 
 #[cfg(test)]

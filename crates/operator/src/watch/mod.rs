@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc::UnboundedSender;
-use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta};
 use kube::core::{DeserializeGuard, GroupVersionKind};
 use kube::runtime::reflector::{ObjectRef, store::Writer};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
-use sts_plus_api::PhasedRollout;
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout, names};
 use tokio::task::JoinSet;
 
 pub use caches::{Caches, ready};
@@ -28,7 +28,26 @@ use crate::pace::Pace;
 use crate::views::{PodObject, REFUSALS, RefusalObject, SetObject};
 
 /// Where the streams say which object to look at.
-pub type Queue = UnboundedSender<ObjectRef<PhasedRollout>>;
+pub type Queue<K = PhasedRollout> = UnboundedSender<ObjectRef<K>>;
+
+/// The queues of one scope.
+#[derive(Clone)]
+pub struct Queues {
+    /// Of PhasedRollouts.
+    pub rollouts: Queue,
+    /// Of ExtendedStatefulSets.
+    pub owners: Queue<ExtendedStatefulSet>,
+}
+
+impl Queues {
+    /// The ExtendedStatefulSet that made a StatefulSet or pod with these labels looks again.
+    fn wake_owner(&self, metadata: &ObjectMeta) {
+        let label = metadata.labels.as_ref().and_then(|labels| labels.get(names::OWNER));
+        if let (Some(owner), Some(namespace)) = (label, &metadata.namespace) {
+            send(&self.owners, [ObjectRef::new(owner).within(namespace)]);
+        }
+    }
+}
 
 /// Every pod that a StatefulSet made has this label; others are not even sent to us.
 const STATEFULSET_PODS: &str = "statefulset.kubernetes.io/pod-name";
@@ -77,18 +96,21 @@ fn config() -> watcher::Config {
 }
 
 /// Starts the streams of one scope. They end when `tasks` is dropped or shut down.
-pub fn start(client: &Client, scope: &Scope, queue: &Queue, tasks: &mut JoinSet<()>) -> Arc<Caches> {
+pub fn start(client: &Client, scope: &Scope, queues: &Queues, tasks: &mut JoinSet<()>) -> Arc<Caches> {
     let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
-    let refusals = Writer::default();
+    let (owners, refusals) = (Writer::default(), Writer::default());
+    let queue = &queues.rollouts;
     let caches = Arc::new(Caches {
         rollouts: rollouts.as_reader(),
+        owners: owners.as_reader(),
         sets: sets.as_reader(),
         pods: pods.as_reader(),
         refusals: refusals.as_reader(),
     });
     tasks.spawn(follow_rollouts(scope.api(client), rollouts, Arc::clone(&caches), queue.clone()));
-    tasks.spawn(follow_sets(scope.api(client), sets, Arc::clone(&caches), queue.clone()));
-    tasks.spawn(follow_pods(scope.api(client), pods, Arc::clone(&caches), queue.clone()));
+    tasks.spawn(follow_owners(scope.api(client), owners, Arc::clone(&caches), queues.owners.clone()));
+    tasks.spawn(follow_sets(scope.api(client), sets, Arc::clone(&caches), queues.clone()));
+    tasks.spawn(follow_pods(scope.api(client), pods, Arc::clone(&caches), queues.clone()));
     tasks.spawn(follow_refusals(scope.api(client), refusals, Arc::clone(&caches), queue.clone()));
     caches
 }
@@ -131,8 +153,40 @@ async fn follow_rollouts(
     .await;
 }
 
-/// StatefulSets: the PhasedRollouts that target or claim one look again.
-async fn follow_sets(api: Api<SetObject>, mut writer: Writer<SetObject>, caches: Arc<Caches>, queue: Queue) {
+/// ExtendedStatefulSets: the object itself looks again, but not for a status that we wrote.
+async fn follow_owners(
+    api: Api<DeserializeGuard<ExtendedStatefulSet>>,
+    mut writer: Writer<ExtendedStatefulSet>,
+    caches: Arc<Caches>,
+    queue: Queue<ExtendedStatefulSet>,
+) {
+    let mut seen = Seen::default();
+    follow(
+        Name {
+            what: "ExtendedStatefulSets",
+            cure: "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid",
+            needed: true,
+        },
+        api,
+        config(),
+        pace(),
+        |event| {
+            let event = interest::decoded(event)?;
+            writer.apply_watcher_event(&event);
+            Some(event)
+        },
+        |change| match change {
+            Change::Object(owner) if seen.is_news(owner) => send(&queue, [ObjectRef::from_obj(owner)]),
+            Change::Object(_) => {}
+            Change::Gone(owner) => seen.forget(owner),
+            Change::Everything => send(&queue, caches.all_owners()),
+        },
+    )
+    .await;
+}
+
+/// StatefulSets: the PhasedRollouts that target or claim one, and the ExtendedStatefulSet that made it, look again.
+async fn follow_sets(api: Api<SetObject>, mut writer: Writer<SetObject>, caches: Arc<Caches>, queues: Queues) {
     follow(
         Name { what: "StatefulSets", cure: "allow it in the operator's role (sts-plus manifests)", needed: true },
         api,
@@ -145,16 +199,20 @@ async fn follow_sets(api: Api<SetObject>, mut writer: Writer<SetObject>, caches:
         },
         |change| match change {
             Change::Object(set) | Change::Gone(set) => {
-                send(&queue, caches.rollouts_of(set.namespace(), set.name(), set.claimed_by()));
+                queues.wake_owner(&set.metadata);
+                send(&queues.rollouts, caches.rollouts_of(set.namespace(), set.name(), set.claimed_by()));
             }
-            Change::Everything => send(&queue, caches.all_rollouts()),
+            Change::Everything => {
+                send(&queues.rollouts, caches.all_rollouts());
+                send(&queues.owners, caches.all_owners());
+            }
         },
     )
     .await;
 }
 
 /// Pods of StatefulSets: the PhasedRollouts of the set that controls one look again. Other pods are dropped.
-async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches: Arc<Caches>, queue: Queue) {
+async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches: Arc<Caches>, queues: Queues) {
     follow(
         Name { what: "Pods", cure: "allow it in the operator's role (sts-plus manifests)", needed: true },
         api,
@@ -167,9 +225,10 @@ async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches:
         },
         |change| match change {
             Change::Object(pod) | Change::Gone(pod) => {
+                queues.wake_owner(&pod.metadata);
                 if let (Some(namespace), Some(owner)) = (pod.metadata.namespace.as_deref(), pod.owner_set()) {
                     let claim = caches.set(namespace, &owner.name).and_then(|set| set.claimed_by().map(str::to_owned));
-                    send(&queue, caches.rollouts_of(namespace, &owner.name, claim.as_deref()));
+                    send(&queues.rollouts, caches.rollouts_of(namespace, &owner.name, claim.as_deref()));
                 }
             }
             Change::Everything => {}
@@ -240,7 +299,11 @@ pub async fn follow_policy(client: Client, kind: &'static str, hold: Arc<Hold>) 
 }
 
 /// Asks for a look at each object. The receiver goes only when the operator stops.
-pub fn send(queue: &Queue, objects: impl IntoIterator<Item = ObjectRef<PhasedRollout>>) {
+pub fn send<K>(queue: &Queue<K>, objects: impl IntoIterator<Item = ObjectRef<K>>)
+where
+    K: Resource,
+    K::DynamicType: std::hash::Hash + Eq,
+{
     for object in objects {
         let _ = queue.unbounded_send(object);
     }

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use sts_plus_api::{Check, CheckRecord, Current, Step, Verdict};
-use sts_plus_decide::{CheckRequest, ConfigProblem, Try};
+use sts_plus_decide::{CheckRequest, ConfigProblem, RolloutView, Try};
 use sts_plus_gates::{Answer, Freshness, Policy, Question, questions};
 
 use super::observe::Scene;
@@ -31,7 +31,7 @@ pub fn prober(policy: Policy) -> Prober {
 }
 
 /// What is wrong with the checks, as far as it shows without asking anybody.
-pub(super) fn validate(prober: &Prober, check: &Check) -> Vec<ConfigProblem> {
+pub(crate) fn validate(prober: &Prober, check: &Check) -> Vec<ConfigProblem> {
     prober.validate(check).into_iter().map(problem).collect()
 }
 
@@ -40,7 +40,7 @@ pub(super) fn problem(problem: sts_plus_gates::Problem) -> ConfigProblem {
 }
 
 /// A try that can be made.
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     client: Client,
     prober: Arc<Prober>,
     namespace: String,
@@ -51,18 +51,31 @@ pub(super) struct Attempt {
 
 impl Attempt {
     pub(super) fn new(scene: &Scene, request: &CheckRequest, context: &Context) -> Self {
+        let RolloutView { namespace, spec, status, .. } = &scene.observed.rollout;
+        Self::of(&context.client, &context.prober, namespace, &spec.check, request, status.current.as_ref())
+    }
+
+    /// A try of `check` for `request`, in the cycle `current`.
+    pub(crate) fn of(
+        client: &Client,
+        prober: &Arc<Prober>,
+        namespace: &str,
+        check: &Check,
+        request: &CheckRequest,
+        current: Option<&Current>,
+    ) -> Self {
         Self {
-            client: context.client.clone(),
-            prober: Arc::clone(&context.prober),
-            namespace: scene.namespace().to_owned(),
-            check: scene.observed.rollout.spec.check.clone(),
+            client: client.clone(),
+            prober: Arc::clone(prober),
+            namespace: namespace.to_owned(),
+            check: check.clone(),
             request: request.clone(),
-            fresh: fresh(scene, now()),
+            fresh: fresh(check, current, now()),
         }
     }
 
     /// Makes it. There is always an outcome, also after a panic: an error of every query.
-    pub(super) async fn make(self) -> Try {
+    pub(crate) async fn make(self) -> Try {
         let answers = tokio::time::timeout(self.longest(), AssertUnwindSafe(self.ask_all()).catch_unwind());
         let answers = match answers.await {
             Ok(Ok(answers)) => answers,
@@ -144,10 +157,8 @@ impl Attempt {
 }
 
 /// How old an answer may be that another rollout has asked for.
-fn fresh(scene: &Scene, now: Timestamp) -> Freshness {
-    let rollout = &scene.observed.rollout;
-    let check = &rollout.spec.check;
-    match rollout.status.current.as_ref().and_then(|current| askable_for(check, current, now)) {
+fn fresh(check: &Check, current: Option<&Current>, now: Timestamp) -> Freshness {
+    match current.and_then(|current| askable_for(check, current, now)) {
         Some(time) => Freshness::of(time, Duration::from_secs(u64::try_from(check.period_seconds).unwrap_or_default())),
         None => Freshness::now(),
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
+use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 use sts_plus_api::{PhasedRollout, PhasedRolloutStatus, names};
 use sts_plus_decide::NewPartition;
 
+use crate::patch::{add, remove, status_patch, test};
 use crate::views::SetObject;
 
 const ROLLING_UPDATE: [&str; 3] = ["spec", "updateStrategy", "rollingUpdate"];
@@ -100,33 +100,9 @@ pub(super) fn consume_annotation(rollout: &PhasedRollout, key: &str) -> Option<P
     Some(Patch(vec![same_object(rollout), test(path, value.as_str()), remove(path)]))
 }
 
-/// The whole status, as a merge patch. UID and resourceVersion make the API server refuse it if anybody, such as a second operator,
-/// wrote the object since it was read. What others put into the status goes: server-side apply would leave their fields as they are.
+/// The whole status; see [`status_patch`].
 pub(super) fn status(rollout: &PhasedRollout, resource_version: Option<&str>, status: &PhasedRolloutStatus) -> Value {
-    let mut new = json!(status);
-    remove_absent(&json!(rollout.status), &mut new);
-    json!({
-        "apiVersion": <PhasedRollout as kube::Resource>::api_version(&()),
-        "kind": <PhasedRollout as kube::Resource>::kind(&()),
-        "metadata": {
-            "name": rollout.metadata.name,
-            "namespace": rollout.metadata.namespace,
-            "uid": rollout.metadata.uid,
-            "resourceVersion": resource_version,
-        },
-        "status": new,
-    })
-}
-
-/// In a merge patch null removes a field; lists are replaced as they are.
-fn remove_absent(old: &Value, new: &mut Value) {
-    let (Some(old), Some(new)) = (old.as_object(), new.as_object_mut()) else { return };
-    for (key, before) in old {
-        match new.get_mut(key) {
-            Some(after) => remove_absent(before, after),
-            None => drop(new.insert(key.clone(), Value::Null)),
-        }
-    }
+    status_patch(rollout, resource_version, &rollout.status, status)
 }
 
 fn same_object(rollout: &PhasedRollout) -> PatchOperation {
@@ -135,18 +111,6 @@ fn same_object(rollout: &PhasedRollout) -> PatchOperation {
 
 fn same_version(rollout: &PhasedRollout) -> PatchOperation {
     test(["metadata", "resourceVersion"], rollout.metadata.resource_version.as_deref())
-}
-
-fn test<'a>(path: impl IntoIterator<Item = &'a str>, value: impl Into<Value>) -> PatchOperation {
-    PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value: value.into() })
-}
-
-fn add<'a>(path: impl IntoIterator<Item = &'a str>, value: impl Into<Value>) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value: value.into() })
-}
-
-fn remove<'a>(path: impl IntoIterator<Item = &'a str>) -> PatchOperation {
-    PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(path) })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! that can be done. This file ties them together. It must never write itself, and never act on a cache.
 
 mod apply;
-mod attempt;
+pub(crate) mod attempt;
 mod bodies;
 mod observe;
 mod report;
@@ -136,7 +136,7 @@ pub fn after_error(rollout: Arc<PhasedRollout>, error: &Error, context: Arc<Cont
     Next::requeue(pause_after(error.class(), failures))
 }
 
-fn pause_after(class: Class, failures: u32) -> Duration {
+pub(crate) fn pause_after(class: Class, failures: u32) -> Duration {
     match class {
         Class::Transient | Class::Conflict | Class::Bug => pace::after_failures(failures, FIRST_PAUSE, LONGEST_PAUSE),
         Class::Invalid | Class::Forbidden => pace::between(PERSON_PAUSE.mul_f32(0.75), PERSON_PAUSE),
@@ -241,7 +241,7 @@ fn decide_safely(scene: &Scene, now: Timestamp) -> Result<Plan, Error> {
 }
 
 /// Now, in the precision that a status keeps.
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }

@@ -159,6 +159,7 @@ impl Rig {
         let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
         let caches = Caches {
             rollouts: rollouts.as_reader(),
+            owners: Writer::default().as_reader(),
             sets: sets.as_reader(),
             pods: pods.as_reader(),
             refusals: Writer::default().as_reader(),

@@ -1,0 +1,151 @@
+//! Writes: the actions of a plan in their order, then the events, then the status. It must never decide: a write that is refused ends
+//! the run, and the next one decides on what is then seen.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, names};
+use sts_plus_decide::{Severity, VersionAction, VersionsPlan};
+
+use super::Context;
+use super::observe::Scene;
+use crate::client::deadline;
+use crate::errors::Error;
+use crate::patch::{add, status_patch, test};
+use crate::views::SetObject;
+
+/// Carries out a plan.
+pub(super) async fn carry_out(plan: &VersionsPlan, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let mut status = plan.status.clone();
+    for action in &plan.actions {
+        let written = act(action, scene, context).await?;
+        tracing::info!(namespace = scene.namespace(), owner = scene.name(), ?action, "written");
+        if let Some(set) = written {
+            note(&mut status, &set);
+        }
+    }
+    let basis = scene.owner.resource_version().unwrap_or_default();
+    for event in &plan.events {
+        let (namespace, owner) = (scene.namespace(), scene.name());
+        match event.severity {
+            Severity::Normal => tracing::info!(namespace, owner, reason = %event.reason, "event: {}", event.note),
+            Severity::Warning => tracing::warn!(namespace, owner, reason = %event.reason, "event: {}", event.note),
+        }
+        context.events.record(scene.owner.object_ref(&()), event.severity, event.reason, &event.note, &basis).await;
+    }
+    if status != scene.observed.owner.status {
+        write_status(&status, scene, context).await?;
+    }
+    Ok(())
+}
+
+/// What was written is known to be ours by its generation.
+fn note(status: &mut ExtendedStatefulSetStatus, set: &SetObject) {
+    let sets = status.details.iter_mut().flat_map(|detail| &mut detail.sets);
+    for noted in sets.filter(|noted| noted.name == set.name()) {
+        noted.generation = set.metadata.generation.unwrap_or_default();
+        noted.replicas = set.view().replicas;
+    }
+}
+
+/// One write; the StatefulSet as it is then, if it was one that stays.
+async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result<Option<SetObject>, Error> {
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    let written = match action {
+        VersionAction::Create { name, zone, version, replicas }
+        | VersionAction::Apply { name, zone, version, replicas } => {
+            let mut body = scene.body(name, zone.as_deref(), *version, *replicas);
+            if let (VersionAction::Apply { .. }, Some(uid)) = (action, scene.sets.get(name).map(SetObject::uid)) {
+                set_at(&mut body, "/metadata", "uid", uid);
+            }
+            let params = PatchParams::apply(names::MANAGER_VERSIONS).force();
+            deadline(format!("applying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await?
+        }
+        VersionAction::Scale { name, uid, replicas } => {
+            let body = json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet",
+                "metadata": { "uid": uid }, "spec": { "replicas": replicas },
+            });
+            let params =
+                PatchParams { field_manager: Some(names::MANAGER_VERSIONS.to_owned()), ..PatchParams::default() };
+            deadline(format!("scaling StatefulSet {name}"), sets.patch(name, &params, &Patch::Merge(body))).await?
+        }
+        VersionAction::Mark { name, uid, stale } => {
+            let (stale, reason) = (stale.as_ref().map(|_| "true"), stale);
+            let annotations = json!({ names::STALE: stale, names::STALE_REASON: reason });
+            let body = json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "uid": uid, "annotations": annotations },
+            });
+            let params = PatchParams { field_manager: Some(names::MANAGER_MARKS.to_owned()), ..PatchParams::default() };
+            deadline(format!("marking StatefulSet {name}"), sets.patch(name, &params, &Patch::Merge(body))).await?
+        }
+        VersionAction::Delete { name, uid } => {
+            delete(&sets, name, uid).await?;
+            return Ok(None);
+        }
+        VersionAction::Select { service, before, version } => {
+            select(service, before.as_deref(), *version, scene, context).await?;
+            return Ok(None);
+        }
+    };
+    context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
+    Ok(Some(written))
+}
+
+fn set_at(body: &mut Value, path: &str, key: &str, value: &str) {
+    if let Some(object) = body.pointer_mut(path).and_then(Value::as_object_mut) {
+        object.insert(key.to_owned(), value.into());
+    }
+}
+
+async fn delete(sets: &Api<SetObject>, name: &str, uid: &str) -> Result<(), Error> {
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let params = DeleteParams {
+        preconditions: Some(preconditions),
+        propagation_policy: Some(PropagationPolicy::Background),
+        ..DeleteParams::default()
+    };
+    match deadline(format!("deleting StatefulSet {name}"), sets.delete(name, &params)).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A selector is one value: the version in it is changed only if the Service is as it was read. The annotation says whose version it is.
+async fn select(name: &str, before: Option<&str>, version: i32, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let services: Api<Service> = Api::namespaced(context.client.clone(), scene.namespace());
+    let service = deadline(format!("reading Service {name}"), services.get(name)).await?;
+    let selector = service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
+    if selector.get(names::VERSION).map(String::as_str) != before {
+        return Err(Error::Outdated { what: format!("Service {name}") });
+    }
+    let mut operations = vec![
+        test(["metadata", "uid"], json!(service.metadata.uid)),
+        test(["metadata", "resourceVersion"], json!(service.metadata.resource_version)),
+    ];
+    if service.metadata.annotations.is_none() {
+        operations.push(add(["metadata", "annotations"], json!({})));
+    }
+    operations.push(add(["metadata", "annotations", names::OWNER], json!(scene.name())));
+    if service.spec.as_ref().is_none_or(|spec| spec.selector.is_none()) {
+        operations.push(add(["spec", "selector"], json!({})));
+    }
+    operations.push(add(["spec", "selector", names::VERSION], json!(version.to_string())));
+    let params = PatchParams { field_manager: Some(names::MANAGER_VERSIONS.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Json::<()>(json_patch::Patch(operations));
+    deadline(format!("switching Service {name}"), services.patch(name, &params, &patch)).await?;
+    Ok(())
+}
+
+async fn write_status(status: &ExtendedStatefulSetStatus, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let owners: Api<ExtendedStatefulSet> = Api::namespaced(context.client.clone(), scene.namespace());
+    let owner = &scene.owner;
+    let version = owner.resource_version();
+    let body = Patch::Merge(status_patch(owner, version.as_deref(), &owner.status, status));
+    let params = PatchParams { field_manager: Some(names::MANAGER_STATUS.to_owned()), ..PatchParams::default() };
+    let call = format!("writing the status of ExtendedStatefulSet {}", scene.name());
+    let written = deadline(call, owners.patch_status(scene.name(), &params, &body)).await?;
+    context.written.remember(scene.uid(), written.resource_version().as_deref());
+    Ok(())
+}

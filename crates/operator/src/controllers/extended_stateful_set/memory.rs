@@ -1,0 +1,43 @@
+//! What was found out about an ExtendedStatefulSet and is not in a cache: its Services, its zones, and what the API server says about
+//! its template. Kept until the next look at the API server itself.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use sts_plus_decide::ServiceView;
+
+/// What was found out, by UID.
+#[derive(Debug, Default)]
+pub struct Memory {
+    known: Mutex<HashMap<String, Known>>,
+}
+
+/// What was found out about one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Its generation then.
+    pub(super) generation: i64,
+    pub(super) active: Option<ServiceView>,
+    pub(super) preview: Option<ServiceView>,
+    pub(super) empty_zones: Vec<String>,
+    /// Why the API server refuses the template.
+    pub(super) template_problem: Option<String>,
+}
+
+impl Memory {
+    pub(super) fn get(&self, uid: &str) -> Option<Known> {
+        self.lock().get(uid).cloned()
+    }
+
+    pub(super) fn put(&self, uid: &str, known: Known) {
+        self.lock().insert(uid.to_owned(), known);
+    }
+
+    pub(super) fn forget(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

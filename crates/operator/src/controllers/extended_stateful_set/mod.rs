@@ -1,0 +1,235 @@
+//! The run of one ExtendedStatefulSet: look into the caches, decide; if that asks for anything at all, look again at the API server
+//! itself, decide again, and only then act.
+//!
+//! `observe` reads, `render` says what the template comes to, `decide` (another crate) decides, `apply` writes. This file ties them
+//! together. It must never write itself, and never act on a cache.
+
+mod apply;
+mod memory;
+mod observe;
+mod render;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use kube::runtime::controller::Action as Next;
+use kube::{Client, ResourceExt as _};
+use sts_plus_api::{ExtendedStatefulSet, VersionPhase};
+use sts_plus_decide::{VersionsPlan, decide_versions};
+
+use super::phased_rollout::attempt::{Attempt, Prober};
+use super::phased_rollout::{now, pause_after};
+use crate::errors::{Class, Error};
+use crate::events::Events;
+use crate::failures::Failures;
+use crate::leader::Guard;
+use crate::pace;
+use crate::pulse::Pulse;
+use crate::telemetry::panic_text;
+use crate::tries::{Asked, Stand, Tries};
+use crate::watch::{Caches, Queue, send};
+use crate::written::Written;
+use observe::Scene;
+
+pub use memory::Memory;
+
+/// A conflict is looked at again at once this often in one run.
+const FRESH_ROUNDS: u32 = 3;
+/// Each object is looked at once in this time, at the API server itself, whatever the streams say.
+const PERIOD: (Duration, Duration) = (Duration::from_mins(4), Duration::from_mins(5));
+/// The same while something goes on or is wrong with what is not watched (Services, nodes).
+const PERIOD_IN_MOTION: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(12));
+/// Whatever a plan says, an object does not spin.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// What the runs of one scope work with.
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// Whether we lead.
+    pub guard: Arc<Guard>,
+    /// Signs of life.
+    pub pulse: Arc<Pulse>,
+    /// What the streams have brought.
+    pub caches: Arc<Caches>,
+    /// Where to ask for another look.
+    pub queue: Queue<ExtendedStatefulSet>,
+    /// Tries under way.
+    pub tries: Arc<Tries>,
+    /// What we wrote last.
+    pub written: Arc<Written>,
+    /// Events for people.
+    pub events: Arc<Events>,
+    /// The way to Prometheus.
+    pub prober: Arc<Prober>,
+    /// What was found out and is in no cache.
+    pub memory: Memory,
+    /// What went wrong lately.
+    pub failures: Arc<Failures>,
+}
+
+impl Context {
+    fn forget(&self, uid: &str) {
+        self.tries.forget(uid);
+        self.written.forget(uid);
+        self.failures.clear(uid);
+        self.memory.forget(uid);
+    }
+}
+
+/// One run. A panic stays in it.
+///
+/// # Errors
+///
+/// What went wrong; [`after_error`] says when the object is looked at again.
+pub async fn reconcile(owner: Arc<ExtendedStatefulSet>, context: Arc<Context>) -> Result<Next, Error> {
+    let _run = context.pulse.run();
+    let uid = owner.uid().unwrap_or_default();
+    if !context.guard.is_open() {
+        context.tries.forget(&uid);
+        return Ok(Next::requeue(pace::between(PERIOD.0, PERIOD.1)));
+    }
+    if let Some(rest) = context.failures.rest(&uid) {
+        return Ok(Next::requeue(rest));
+    }
+    let outcome = match AssertUnwindSafe(run(&owner, &context)).catch_unwind().await {
+        Ok(outcome) => outcome,
+        Err(panic) => Err(Error::Panic(panic_text(&*panic))),
+    };
+    match &outcome {
+        Ok(_) => context.failures.clear(&uid),
+        Err(error) => {
+            let (namespace, owner) = (owner.namespace(), owner.name_any());
+            tracing::warn!(namespace, owner, class = %error.class(), "{error}");
+        }
+    }
+    outcome
+}
+
+/// When an object is looked at again after an error.
+#[must_use]
+#[allow(clippy::needless_pass_by_value, reason = "the controller calls it like this")]
+pub fn after_error(owner: Arc<ExtendedStatefulSet>, error: &Error, context: Arc<Context>) -> Next {
+    let failures = context.failures.failed(&owner.uid().unwrap_or_default());
+    Next::requeue(pause_after(error.class(), failures))
+}
+
+async fn run(owner: &ExtendedStatefulSet, context: &Context) -> Result<Next, Error> {
+    if let Some(next) = glance(owner, context) {
+        return next;
+    }
+    let mut round = 1;
+    loop {
+        match act(owner, context).await {
+            Err(error) if error.class() == Class::Conflict && round < FRESH_ROUNDS => round += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Decides on the caches. Says when to look again if nothing is to be done; says nothing if it takes a look at the API server.
+fn glance(owner: &ExtendedStatefulSet, context: &Context) -> Option<Result<Next, Error>> {
+    let scene = observe::cached(owner, context)?;
+    let now = now();
+    let plan = match decide_safely(&scene, now) {
+        Ok(plan) => plan,
+        Err(error) => return Some(Err(error)),
+    };
+    if !context.written.looked_within(scene.uid(), period(&plan).0) {
+        return None;
+    }
+    let nothing = match &plan.check {
+        Some(request) => context.tries.is_running(scene.uid(), &scene.asked(request)),
+        None => plan.actions.is_empty() && plan.events.is_empty() && plan.status == scene.observed.owner.status,
+    };
+    nothing.then(|| Ok(next(&plan, now)))
+}
+
+/// Looks at the API server itself, decides, and carries it out.
+async fn act(owner: &ExtendedStatefulSet, context: &Context) -> Result<Next, Error> {
+    let Some(mut scene) = observe::live(owner, context).await? else {
+        context.forget(&owner.uid().unwrap_or_default());
+        return Ok(Next::await_change());
+    };
+    let uid = scene.uid().to_owned();
+    context.written.looked(&uid);
+    let mut at = now();
+    let mut plan = decide_safely(&scene, at)?;
+    if let Some(request) = plan.check.take() {
+        let asked = scene.asked(&request);
+        match context.tries.take(&uid, &asked) {
+            Stand::Running => return Ok(next(&plan, at)),
+            Stand::None => {
+                begin(&scene, context, &uid, asked);
+                return Ok(next(&plan, at));
+            }
+            Stand::Done(tried) => {
+                for record in &tried.records {
+                    let (namespace, owner, passed) = (scene.namespace(), scene.name(), record.passed);
+                    tracing::info!(namespace, owner, pod = record.pod, passed, "check: {}", record.message);
+                }
+                scene.observed.tried = Some(*tried);
+                at = now();
+                plan = decide_safely(&scene, at)?;
+                if plan.check.is_some() {
+                    return Ok(Next::requeue(FIRST_PAUSE));
+                }
+            }
+        }
+    } else {
+        context.tries.forget(&uid);
+    }
+    apply::carry_out(&plan, &scene, context).await?;
+    Ok(next(&plan, at))
+}
+
+/// Starts a try beside the controller; its end wakes the object.
+fn begin(scene: &Scene, context: &Context, uid: &str, asked: Asked) {
+    let owner = &scene.observed.owner;
+    let Some(check) = owner.spec.update_strategy.check.as_ref().map(sts_plus_api::VersionCheck::to_check) else {
+        return;
+    };
+    let cycle = owner.status.upgrade.as_ref().and_then(|upgrade| upgrade.cycle.as_ref());
+    let attempt = Attempt::of(&context.client, &context.prober, scene.namespace(), &check, &asked.request, cycle);
+    let (queue, object) = (context.queue.clone(), scene.reference());
+    context.tries.start(uid, asked, attempt.make(), move || send(&queue, [object]));
+}
+
+/// A panic in the decision about one object is an error of this object.
+fn decide_safely(scene: &Scene, now: Timestamp) -> Result<VersionsPlan, Error> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| decide_versions(&scene.observed, now)))
+        .map_err(|panic| Error::Panic(panic_text(&*panic)))
+}
+
+/// Within which time the API server itself is looked at.
+fn period(plan: &VersionsPlan) -> (Duration, Duration) {
+    let is_well = |kind: &str, good: &str| {
+        plan.status
+            .conditions
+            .iter()
+            .filter(|condition| condition.type_ == kind)
+            .all(|condition| condition.status == good)
+    };
+    let at_rest = matches!(plan.status.phase, VersionPhase::Ready | VersionPhase::Paused);
+    if at_rest && is_well("ServicesFollow", "True") && is_well("ZoneUnschedulable", "False") {
+        PERIOD
+    } else {
+        PERIOD_IN_MOTION
+    }
+}
+
+/// The next look: when the plan says, or after the period, whichever comes first.
+fn next(plan: &VersionsPlan, now: Timestamp) -> Next {
+    let (low, high) = period(plan);
+    let period = pace::between(low, high);
+    let wake = plan.wake.map(|wake| {
+        let left = wake.duration_since(now).as_millis().clamp(0, i128::from(u32::MAX));
+        // One more: never a moment too early.
+        Duration::from_millis(u64::try_from(left).unwrap_or(0) + 1)
+    });
+    Next::requeue(wake.into_iter().fold(period, Duration::min).max(SHORTEST_WAIT))
+}

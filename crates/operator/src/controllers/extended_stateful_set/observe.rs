@@ -1,0 +1,255 @@
+//! Reads: everything that one decision looks at, from the caches or from the API server. It writes nothing: whether the API server
+//! takes the template is found out by a dry run.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, ResourceExt as _};
+use sts_plus_api::{ExtendedStatefulSet, names};
+use sts_plus_decide::{CheckRequest, ChildView, ConfigProblem, OwnerView, ServiceView, TemplateView, VersionsObserved};
+
+use super::Context;
+use super::memory::Known;
+use super::render::{self, Child};
+use crate::client::deadline;
+use crate::controllers::phased_rollout::attempt;
+use crate::errors::{Class, Error, told};
+use crate::tries::Asked;
+use crate::views::{PodObject, SetObject};
+
+/// What was seen: the input of the decision, and the objects that a write needs more of.
+pub(super) struct Scene {
+    pub(super) observed: VersionsObserved,
+    pub(super) owner: ExtendedStatefulSet,
+    /// The StatefulSets that it controls, by name.
+    pub(super) sets: BTreeMap<String, SetObject>,
+}
+
+impl Scene {
+    pub(super) fn uid(&self) -> &str {
+        self.owner.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.observed.owner.namespace
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.observed.owner.name
+    }
+
+    pub(super) fn reference(&self) -> ObjectRef<ExtendedStatefulSet> {
+        ObjectRef::from_obj(&self.owner)
+    }
+
+    /// What a try for `request` is about.
+    pub(super) fn asked(&self, request: &CheckRequest) -> Asked {
+        Asked { generation: self.observed.owner.generation, set_uid: self.uid().to_owned(), request: request.clone() }
+    }
+
+    /// A StatefulSet of it as the template says. The place of a zone stays what it was when the StatefulSet was made: another order of
+    /// the list restarts nothing.
+    pub(super) fn body(&self, name: &str, zone: Option<&str>, version: i32, replicas: i32) -> serde_json::Value {
+        let made = self.sets.get(name).and_then(|set| set.annotation(names::ZONE_INDEX)?.parse().ok());
+        let listed = |zone| self.owner.spec.all_zones().iter().position(|listed| listed == zone).map(|at| at + 1);
+        let zone = zone.map(|zone| (zone, made.or_else(|| listed(zone)).unwrap_or_default()));
+        render::body(&self.owner, &self.observed.template, Child { name, version, replicas, zone })
+    }
+}
+
+/// From the caches. Nothing if they are not whole yet, older than what we wrote, or if more than they hold is to be known.
+pub(super) fn cached(owner: &ExtendedStatefulSet, context: &Context) -> Option<Scene> {
+    let caches = &context.caches;
+    let uid = owner.uid()?;
+    if !caches.are_ready() || !context.written.is_seen(&uid, owner.resource_version().as_deref()) {
+        return None;
+    }
+    let known = context.memory.get(&uid)?;
+    if Some(known.generation) != owner.metadata.generation {
+        return None;
+    }
+    let namespace = owner.namespace()?;
+    let sets = caches.sets_of(&namespace, &uid);
+    let all_seen = sets.iter().all(|set| context.written.is_seen(set.uid(), set.metadata.resource_version.as_deref()));
+    if !all_seen {
+        return None;
+    }
+    let pods = sets.iter().flat_map(|set| caches.pods_of(&namespace, set.uid())).map(|pod| (*pod).clone());
+    let sets = sets.iter().map(|set| (**set).clone());
+    Some(scene(owner.clone(), sets.collect(), &pods.collect::<Vec<_>>(), known, context))
+}
+
+/// From the API server itself. Nothing if the object is gone.
+pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Result<Option<Scene>, Error> {
+    let (namespace, name) = (owner.namespace().unwrap_or_default(), owner.name_any());
+    let owners: Api<ExtendedStatefulSet> = Api::namespaced(context.client.clone(), &namespace);
+    let found = deadline(format!("reading ExtendedStatefulSet {namespace}/{name}"), owners.get_opt(&name)).await?;
+    let Some(owner) = found else { return Ok(None) };
+    let uid = owner.uid().unwrap_or_default();
+    if context.written.is_outdated(&uid, owner.resource_version().as_deref(), None) {
+        return Err(Error::Outdated { what: format!("ExtendedStatefulSet {name}") });
+    }
+    let ours = ListParams::default().labels(&format!("{}={name}", names::OWNER));
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), &namespace);
+    let sets = deadline(format!("listing the StatefulSets of ExtendedStatefulSet {name}"), sets.list(&ours)).await?;
+    let sets: Vec<_> = sets.items.into_iter().filter(|set| set.is_controlled_by(&uid)).map(SetObject::shrunk).collect();
+    for set in &sets {
+        if context.written.is_outdated(set.uid(), set.metadata.resource_version.as_deref(), None) {
+            return Err(Error::Outdated { what: format!("StatefulSet {}", set.name()) });
+        }
+    }
+    let pods: Api<PodObject> = Api::namespaced(context.client.clone(), &namespace);
+    let pods = deadline(format!("listing the pods of ExtendedStatefulSet {name}"), pods.list(&ours)).await?;
+    let strategy = &owner.spec.update_strategy;
+    let known = Known {
+        generation: owner.metadata.generation.unwrap_or_default(),
+        active: service(&owner, strategy.active_service.as_deref(), context).await?,
+        preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
+        empty_zones: empty_zones(&owner, context).await?,
+        template_problem: None,
+    };
+    let mut scene = scene(owner, sets, &pods.items, known.clone(), context);
+    let template_problem = template_problem(&scene, context).await?;
+    scene.observed.template.problem.clone_from(&template_problem);
+    context.memory.put(&uid, Known { template_problem, ..known });
+    Ok(Some(scene))
+}
+
+fn scene(
+    owner: ExtendedStatefulSet,
+    sets: Vec<SetObject>,
+    pods: &[PodObject],
+    known: Known,
+    context: &Context,
+) -> Scene {
+    let children: Vec<ChildView> = sets
+        .iter()
+        .filter_map(|set| {
+            let pods = pods.iter().filter(|pod| pod.belongs_to(set.uid())).filter_map(PodObject::view);
+            set.child_view(pods.collect())
+        })
+        .collect();
+    let template = TemplateView { problem: known.template_problem, ..render::template_view(&owner) };
+    let observed = VersionsObserved {
+        owner: owner_view(&owner),
+        template,
+        children,
+        foreign: foreign(&owner, context),
+        active: known.active,
+        preview: known.preview,
+        config: config(&owner, context),
+        empty_zones: known.empty_zones,
+        tried: None,
+    };
+    let sets = sets.into_iter().map(|set| (set.name().to_owned(), set)).collect();
+    Scene { observed, owner, sets }
+}
+
+fn owner_view(owner: &ExtendedStatefulSet) -> OwnerView {
+    let meta = &owner.metadata;
+    OwnerView {
+        name: meta.name.clone().unwrap_or_default(),
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        generation: meta.generation.unwrap_or_default(),
+        deleting: meta.deletion_timestamp.is_some(),
+        annotations: meta.annotations.clone().unwrap_or_default(),
+        spec: owner.spec.clone(),
+        status: owner.status.clone().unwrap_or_default(),
+    }
+}
+
+/// StatefulSets of the namespace whose names begin like those of ours and that do not belong to it.
+fn foreign(owner: &ExtendedStatefulSet, context: &Context) -> Vec<String> {
+    let (namespace, uid) = (owner.namespace().unwrap_or_default(), owner.uid().unwrap_or_default());
+    let start = format!("{}-", owner.name_any());
+    context.caches.foreign_sets(&namespace, &start, &uid)
+}
+
+/// What is wrong with the checks as written.
+fn config(owner: &ExtendedStatefulSet, context: &Context) -> Vec<ConfigProblem> {
+    let check = owner.spec.update_strategy.check.as_ref();
+    check.map(|check| attempt::validate(&context.prober, &check.to_check())).unwrap_or_default()
+}
+
+async fn service(
+    owner: &ExtendedStatefulSet,
+    name: Option<&str>,
+    context: &Context,
+) -> Result<Option<ServiceView>, Error> {
+    let Some(name) = name else { return Ok(None) };
+    let services: Api<Service> = Api::namespaced(context.client.clone(), &owner.namespace().unwrap_or_default());
+    let found = deadline(format!("reading Service {name}"), services.get_opt(name)).await?;
+    let selector = found.as_ref().and_then(|service| service.spec.as_ref()?.selector.as_ref());
+    let version = selector.and_then(|selector| selector.get(names::VERSION).cloned());
+    let is_ours =
+        found.as_ref().is_some_and(|service| service.annotations().get(names::OWNER) == Some(&owner.name_any()));
+    Ok(Some(ServiceView {
+        name: name.to_owned(),
+        exists: found.is_some(),
+        is_foreign: version.is_some() && !is_ours,
+        version,
+    }))
+}
+
+/// Zones that no node carries.
+async fn empty_zones(owner: &ExtendedStatefulSet, context: &Context) -> Result<Vec<String>, Error> {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let mut empty = Vec::new();
+    for zone in owner.spec.all_zones() {
+        let params = ListParams::default().labels(&format!("{}={zone}", owner.spec.zone_node_label)).limit(1);
+        let found = deadline(format!("listing the nodes of zone {zone}"), nodes.list_metadata(&params)).await?;
+        if found.items.is_empty() {
+            empty.push(zone.clone());
+        }
+    }
+    Ok(empty)
+}
+
+/// Why the API server refuses the StatefulSet that the template comes to. One that exists with exactly this template was taken.
+async fn template_problem(scene: &Scene, context: &Context) -> Result<Option<String>, Error> {
+    let observed = &scene.observed;
+    let template = &observed.template;
+    let with_hash = observed.children.iter().find(|child| child.hash == template.hash);
+    let known = context.memory.get(scene.uid());
+    if with_hash.is_some_and(|child| child.settings == template.settings) {
+        return Ok(None);
+    }
+    if let Some(known) = known.filter(|known| known.generation == observed.owner.generation) {
+        return Ok(known.template_problem);
+    }
+    let zone = scene.owner.spec.all_zones().first().map(String::as_str);
+    let (name, version) = if let Some(child) = with_hash {
+        (child.name.clone(), child.version)
+    } else {
+        let version = observed.owner.status.last_version.saturating_add(1);
+        let zone = zone.map(|zone| format!("-{zone}")).unwrap_or_default();
+        (format!("{}{zone}-v{version}", scene.name()), version)
+    };
+    if observed.foreign.contains(&name) {
+        // What is said about somebody else's StatefulSet is no word about the template.
+        return Ok(None);
+    }
+    let zone = with_hash.map_or(zone, |child| child.zone.as_deref());
+    let body = scene.body(&name, zone, version, 0);
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
+    match deadline(format!("trying StatefulSet {name}"), sets.patch(&name, &params, &Patch::Apply(body))).await {
+        Ok(_) => Ok(None),
+        Err(Error::Api { source, .. }) if is_refused(&source) => {
+            Ok(Some(crate::errors::cut(&told(&source), 700).to_owned()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The API server has looked at it and does not want it. A field that it does not know is told with status 500.
+fn is_refused(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => {
+            matches!(status.code, 400 | 403 | 422) || status.message.contains("failed to create typed patch object")
+        }
+        other => crate::errors::class_of(other) == Class::Invalid,
+    }
+}

@@ -1,0 +1,54 @@
+//! Pieces of the bodies of writes. Pure.
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
+use kube::Resource;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The whole status, as a merge patch. UID and resourceVersion make the API server refuse it if anybody, such as a second operator,
+/// wrote the object since it was read. What others put into the status goes: server-side apply would leave their fields as they are.
+pub(crate) fn status_patch<K: Resource<DynamicType = ()>>(
+    object: &K,
+    resource_version: Option<&str>,
+    before: &impl Serialize,
+    status: &impl Serialize,
+) -> Value {
+    let mut new = json!(status);
+    remove_absent(&json!(before), &mut new);
+    let meta = object.meta();
+    json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "resourceVersion": resource_version,
+        },
+        "status": new,
+    })
+}
+
+/// In a merge patch null removes a field; lists are replaced as they are.
+fn remove_absent(old: &Value, new: &mut Value) {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object_mut()) else { return };
+    for (key, before) in old {
+        match new.get_mut(key) {
+            Some(after) => remove_absent(before, after),
+            None => drop(new.insert(key.clone(), Value::Null)),
+        }
+    }
+}
+
+pub(crate) fn test<'a>(path: impl IntoIterator<Item = &'a str>, value: impl Into<Value>) -> PatchOperation {
+    PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value: value.into() })
+}
+
+pub(crate) fn add<'a>(path: impl IntoIterator<Item = &'a str>, value: impl Into<Value>) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value: value.into() })
+}
+
+pub(crate) fn remove<'a>(path: impl IntoIterator<Item = &'a str>) -> PatchOperation {
+    PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(path) })
+}
