@@ -92,6 +92,41 @@ pub fn without(mut object: Value, pointer: &str) -> Value {
     object
 }
 
+/// An ExtendedStatefulSet with three pods on `app:1` and one canary.
+pub fn extended(name: &str) -> Value {
+    json!({
+        "apiVersion": "fissile.cloudfoundry.org/v1alpha1",
+        "kind": "ExtendedStatefulSet",
+        "metadata": { "name": name },
+        "spec": {
+            "updateStrategy": { "canaries": 1, "canaryWatchSeconds": 60 },
+            "template": {
+                "metadata": { "labels": { "mine": "yes" } },
+                "spec": {
+                    "replicas": 3,
+                    "serviceName": name,
+                    "selector": { "matchLabels": { "app": name } },
+                    "template": {
+                        "metadata": { "labels": { "app": name } },
+                        "spec": {
+                            "terminationGracePeriodSeconds": 1,
+                            "containers": [{ "name": "app", "image": "app:1" }],
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// A Service for the pods of [`extended`] `db`.
+pub fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
+        "spec": { "selector": { "app": "db" }, "ports": [{ "port": 80 }] },
+    })
+}
+
 /// `set` with another image.
 #[must_use]
 pub fn image(set: Value, image: &str) -> Value {

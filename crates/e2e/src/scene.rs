@@ -236,6 +236,8 @@ impl Scene {
         let (group, version, kind) = match kind {
             "statefulset" => ("apps", "v1", "StatefulSet"),
             "phasedrollout" => ("sts.plus", "v1alpha1", "PhasedRollout"),
+            "extendedstatefulset" => ("fissile.cloudfoundry.org", "v1alpha1", "ExtendedStatefulSet"),
+            "service" => ("", "v1", "Service"),
             "pod" => ("", "v1", "Pod"),
             "secret" => ("", "v1", "Secret"),
             "resourcequota" => ("", "v1", "ResourceQuota"),

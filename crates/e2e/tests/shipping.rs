@@ -1,5 +1,5 @@
 //! Installed by `kubectl apply -k deploy/` and taken away again, in every order: the Pod Security level of the namespace admits the
-//! operator, StatefulSets are let go first, nothing rolls, nothing hangs.
+//! operator, StatefulSets are let go first, those of an ExtendedStatefulSet stay, nothing rolls, nothing hangs.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 
@@ -16,6 +16,7 @@ use testcluster::{Cluster, Method};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 const SETS: &str = "/apis/apps/v1/namespaces/work/statefulsets";
+const OWNERS: &str = "/apis/fissile.cloudfoundry.org/v1alpha1/namespaces/work/extendedstatefulsets";
 const ROLLOUTS: &str = "/apis/sts.plus/v1alpha1/namespaces/work/phasedrollouts";
 
 /// A cluster of its own, since definitions and policies are taken away.
@@ -160,7 +161,7 @@ impl Site {
                 let said = self.sts_plus(&["uninstall"]).await;
                 assert!(said.contains("StatefulSet work/middle was in mid-rollout: it keeps partition 2"), "{said}");
                 assert!(!said.contains("work/rest was"), "{said}");
-                self.kubectl(&["delete", "-k", DEPLOY, "--ignore-not-found", "--timeout=60s"]).await;
+                self.kubectl(&["delete", "-k", DEPLOY, "--ignore-not-found", "--timeout=180s"]).await;
             }
             Order::UninstallWithoutOperator => {
                 operator.kill();
@@ -173,14 +174,14 @@ impl Site {
                 self.sts_plus(&["uninstall"]).await;
             }
             Order::DefinitionFirst => {
-                self.kubectl(&["delete", "crd", "phasedrollouts.sts.plus", "--timeout=60s"]).await;
-                self.kubectl(&["delete", "-k", DEPLOY, "--ignore-not-found", "--timeout=60s"]).await;
+                self.kubectl(&["delete", "crd", "phasedrollouts.sts.plus", "--timeout=180s"]).await;
+                self.kubectl(&["delete", "-k", DEPLOY, "--ignore-not-found", "--timeout=180s"]).await;
             }
         }
     }
 
     async fn end(&self) {
-        self.kubectl(&["delete", "namespace", "work", "--timeout=60s"]).await;
+        self.kubectl(&["delete", "namespace", "work", "--timeout=180s"]).await;
     }
 }
 
@@ -198,7 +199,16 @@ async fn check(orders: [Order; 2]) {
     let site = Site::start().await;
     for order in orders {
         let operator = site.install().await;
-        let before = (site.pods("rest").await, site.pods("middle").await);
+        let is_uninstalled = matches!(order, Order::UninstallWhileItRuns | Order::UninstallWithoutOperator);
+        if is_uninstalled {
+            site.post(OWNERS, &objects::extended("db")).await;
+            eventually("db is there", async || {
+                let pods = site.pods("db").await;
+                pods.len() == 3 && pods.iter().all(|pod| pod.ready)
+            })
+            .await;
+        }
+        let before = (site.pods("rest").await, site.pods("middle").await, site.pods("db").await);
         site.take_away(order, operator).await;
         eventually("everything is gone", async || site.is_empty().await).await;
         for (name, partition) in [("rest", 0), ("middle", 2)] {
@@ -215,7 +225,12 @@ async fn check(orders: [Order; 2]) {
                 "{order:?}: {annotations}"
             );
         }
-        assert_eq!((site.pods("rest").await, site.pods("middle").await), before, "{order:?}: pods have moved");
+        let after = (site.pods("rest").await, site.pods("middle").await, site.pods("db").await);
+        assert_eq!(after, before, "{order:?}: pods have moved");
+        if is_uninstalled {
+            let owners = site.set("db-v1").await["metadata"]["ownerReferences"].clone();
+            assert!(owners.is_null(), "{order:?}: kept for its own sake: {owners}");
+        }
         site.end().await;
     }
 }
@@ -224,7 +239,7 @@ async fn check(orders: [Order; 2]) {
 async fn the_namespace_admits_the_operator_under_the_restricted_level() {
     let site = Site::start().await;
     site.kubectl(&["apply", "-k", DEPLOY]).await;
-    let args = ["-n", "sts-plus-system", "wait", "--for=condition=Available", "--timeout=60s", "deployment/sts-plus"];
+    let args = ["-n", "sts-plus-system", "wait", "--for=condition=Available", "--timeout=180s", "deployment/sts-plus"];
     site.kubectl(&args).await;
     // The level is in force: another pod is refused.
     let refused =

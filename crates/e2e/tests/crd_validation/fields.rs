@@ -8,6 +8,7 @@ use testcluster::{Cluster, Method};
 
 use crate::{
     rig::{Rig, on_both_minors},
+    schema::{Place, places, wrong},
     with_check,
 };
 
@@ -62,66 +63,9 @@ pub async fn tried(cluster: &Cluster, namespace: &str, spec: &Value) -> anyhow::
     })
 }
 
-/// One place of the schema, as a JSON pointer below `spec` and as the API server writes it.
-struct Place {
-    pointer: String,
-    shown: String,
-    schema: Value,
-    required: bool,
-}
-
-fn places(schema: &Value, pointer: &str, shown: &str) -> Vec<Place> {
-    let mut found = Vec::new();
-    for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
-        let (pointer, shown) = (format!("{pointer}/{name}"), format!("{shown}.{name}"));
-        let required = schema["required"].as_array().is_some_and(|list| list.contains(&json!(name)));
-        found.extend(places(inner, &pointer, &shown));
-        found.extend(places(&inner["items"], &format!("{pointer}/0"), &format!("{shown}[0]")));
-        if inner["items"].is_object() {
-            let (pointer, shown) = (format!("{pointer}/0"), format!("{shown}[0]"));
-            found.push(Place { pointer, shown, schema: inner["items"].clone(), required: true });
-        }
-        found.push(Place { pointer, shown, schema: inner.clone(), required });
-    }
-    found
-}
-
 fn all_places() -> anyhow::Result<Vec<Place>> {
     let crd = serde_json::to_value(&sts_plus_api::crds()[0])?;
     Ok(places(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"], "", "spec"))
-}
-
-/// Values that the schema of one place does not allow.
-fn wrong(schema: &Value) -> Vec<Value> {
-    let mut values = match schema["type"].as_str() {
-        Some("string") => vec![json!(5), json!(true), json!(["a"]), json!({ "a": "b" })],
-        Some("integer") => {
-            vec![json!("5"), json!(1.5), json!(true), json!([1]), json!(1_u64 << 31), json!(-(1_i64 << 31) - 1)]
-        }
-        Some("boolean") => vec![json!("true"), json!(1), json!([true])],
-        Some("array") => vec![json!("a"), json!(1), json!({ "a": 1 })],
-        _ => vec![json!("a"), json!(1), json!([])],
-    };
-    // Written as 1.0 in the schema.
-    let bound = |name: &str| schema[name].as_f64().and_then(|bound| format!("{bound:.0}").parse::<i64>().ok());
-    values.extend(bound("minimum").map(|least| json!(least - 1)));
-    values.extend(bound("maximum").map(|most| json!(most + 1)));
-    values.extend(schema["minLength"].as_u64().map(|_| json!("")));
-    values.extend(schema["maxLength"].as_u64().map(|most| json!("a".repeat(usize::try_from(most).unwrap_or(0) + 1))));
-    if let Some(words) = schema["enum"].as_array() {
-        values.extend([json!(""), json!("Other"), json!(words[0].as_str().unwrap_or_default().to_lowercase())]);
-    }
-    if let Some(most) = schema["maxItems"].as_u64() {
-        let item = |n| {
-            if schema["items"]["type"] == "integer" {
-                json!(n)
-            } else {
-                json!({ "name": format!("q-{n}"), "expr": "up" })
-            }
-        };
-        values.push((0..=most).map(item).collect());
-    }
-    values
 }
 
 async fn every_field_refuses_every_wrong_value(rig: &'static Rig) -> anyhow::Result<()> {
@@ -129,14 +73,7 @@ async fn every_field_refuses_every_wrong_value(rig: &'static Rig) -> anyhow::Res
     let places = all_places()?;
     let (mut tries, mut found) = (0, Vec::new());
     for place in &places {
-        // A string without a bound, or a number without a least one, is a field that nobody thought about.
-        let bound = match place.schema["type"].as_str() {
-            Some("string") => place.schema["enum"].is_array() || place.schema["maxLength"].is_u64(),
-            Some("integer") => place.schema["minimum"].is_number(),
-            Some("array") => place.schema["maxItems"].is_u64(),
-            _ => true,
-        };
-        ensure!(bound, "{} has no bound", place.shown);
+        ensure!(place.has_bound(), "{} has no bound", place.shown);
         let mut present = false;
         for spec in BOTH.map(full) {
             if spec.pointer(&place.pointer).is_none() {

@@ -7,6 +7,8 @@ mod pairs;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod rules;
+#[path = "../rig/schema.rs"]
+mod schema;
 mod shape;
 
 use anyhow::ensure;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sts_plus::rbac;
 use sts_plus_api::{Phase, Reason};
 use sts_plus_e2e::{World, audit, objects};
@@ -35,6 +35,7 @@ async fn every_right_is_used_and_none_is_missing() {
     scene.until("the release has failed", failed).await;
     scene.release("app:4").await;
     scene.until("complete", |world| world.is_complete("app:4")).await;
+    upgrade_versions(scene).await;
     scene.kubectl_ok(&["delete", "phasedrollout", "gate"], "").await;
     scene.until("gone", |world| world.rollouts.is_empty()).await;
     scene.until_events(Reason::Released, 1).await;
@@ -47,7 +48,7 @@ async fn every_right_is_used_and_none_is_missing() {
     loop {
         // A watch is in the log when it has ended.
         let used = used(&field.requests_everywhere());
-        let unused: Vec<_> = granted.difference(&used).collect();
+        let unused: Vec<_> = granted.difference(&used).filter(|right| !implied().contains(right)).collect();
         if unused.is_empty() {
             break;
         }
@@ -57,6 +58,31 @@ async fn every_right_is_used_and_none_is_missing() {
     let refused: Vec<_> = field.requests_everywhere().into_iter().filter(|entry| entry.code == 403).collect();
     assert!(refused.is_empty(), "{refused:?}");
     field.end().await;
+}
+
+/// Versions with a Service; zones, which no node carries here.
+async fn upgrade_versions(scene: &sts_plus_e2e::Scene) {
+    scene.create(&objects::service("live")).await;
+    let db = objects::with(objects::extended("db"), "/spec/updateStrategy/activeService", "live");
+    scene.create(&db).await;
+    scene.create(&objects::with(objects::extended("zoned"), "/spec/az", json!(["nowhere"]))).await;
+    let is_on = |image: &'static str, pod: &'static str| move |world: &World| world.is_ready_on(pod, image);
+    scene.until("version 1 is there", is_on("app:1", "db-v1-0")).await;
+    let next = objects::with(db, "/spec/template/spec/template/spec/containers/0/image", "app:2");
+    assert!(scene.apply(&next).await.ok);
+    scene
+        .until("version 2 alone", |world| world.is_ready_on("db-v2-0", "app:2") && !world.sets.contains_key("db-v1"))
+        .await;
+}
+
+/// Rights that the API server asks for without a word in the audit log: to make something by server-side apply, and to let an owner
+/// reference block the deletion of its owner (where the admission plugin `OwnerReferencesPermissionEnforcement` is on).
+fn implied() -> BTreeSet<Right> {
+    let right = |group: &str, resource: &str, verb: &str| (group.to_owned(), resource.to_owned(), verb.to_owned());
+    BTreeSet::from([
+        right("apps", "statefulsets", "create"),
+        right("fissile.cloudfoundry.org", "extendedstatefulsets/finalizers", "update"),
+    ])
 }
 
 fn granted() -> BTreeSet<Right> {

@@ -1,0 +1,13 @@
+//! Versions of an ExtendedStatefulSet on the real control plane.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+
+mod checks;
+mod children;
+mod input;
+mod minds;
+mod scaling;
+mod services;
+mod story;
+mod upgrade;
+mod zones;

@@ -1,0 +1,83 @@
+//! The number of pods: limits, `/scale`, an HPA.
+
+use serde_json::json;
+use sts_plus_api::VersionPhase;
+
+use crate::story::{Story, db};
+
+#[tokio::test]
+async fn scaling_makes_no_version_and_restarts_no_pod() {
+    let mut db = db();
+    db["spec"]["scaling"] = json!({ "min": 1, "max": 5, "oddOnly": true });
+    let story = Story::at_rest("scale", &db).await;
+    let before = story.view().await;
+    let scale = |count: i32| ["scale".to_owned(), "ests".to_owned(), "db".to_owned(), format!("--replicas={count}")];
+    for (count, is_allowed) in [(5, true), (4, false), (7, false), (0, false), (1, true), (3, true)] {
+        let args = scale(count);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let reply = story.scene.kubectl(&args, "").await;
+        assert_eq!(reply.ok, is_allowed, "{count}: {}", reply.stderr);
+        if is_allowed {
+            let there = usize::try_from(count).expect("a count");
+            story.until("as many pods", |view| view.is_only(1) && view.uids("db-v1-").len() == there).await;
+        } else {
+            assert!(reply.stderr.contains("spec.template.spec.replicas"), "{}", reply.stderr);
+        }
+    }
+    let after = story.view().await;
+    assert_eq!(after.uids("db-v1-0"), before.uids("db-v1-0"));
+    assert_eq!(after.status.last_version, 1);
+    story.end().await;
+}
+
+/// L148, L151: an HPA that asks for what is not allowed settles; there is no swing and no conflict.
+#[tokio::test]
+async fn with_clamp_an_autoscaler_settles() {
+    let mut db = db();
+    db["spec"]["scaling"] = json!({ "min": 3, "max": 9, "oddOnly": true, "policy": "Clamp" });
+    let story = Story::at_rest("clamp", &db).await;
+    let before = story.trace();
+    for _ in 0..10 {
+        story.scene.kubectl_ok(&["scale", "ests", "db", "--replicas=4"], "").await;
+    }
+    let clamped = story
+        .until("clamped", |view| view.condition("ScalingLimited") == "True/Clamped" && view.is(VersionPhase::Ready))
+        .await;
+    assert_eq!((clamped.status.replicas, clamped.uids("db-v1-").len()), (3, 3), "downward on a tie");
+    assert!(clamped.message("ScalingLimited").contains("4; spec.scaling makes it 3"));
+    let scale = story.scene.kubectl_ok(&["get", "ests", "db", "--subresource=scale", "-o", "json"], "").await;
+    let scale: serde_json::Value = serde_json::from_str(&scale.stdout).expect("JSON");
+    assert_eq!((&scale["spec"]["replicas"], &scale["status"]["replicas"]), (&json!(4), &json!(3)));
+    let selector = scale["status"]["selector"].as_str().expect("a selector").to_owned();
+    let pods = story.scene.kubectl_ok(&["get", "pods", "-l", &selector, "-o", "name"], "").await;
+    assert_eq!(pods.stdout.lines().count(), 3, "{selector}");
+    assert_eq!(story.trace(), before, "no child was written");
+    story.scene.kubectl_ok(&["scale", "ests", "db", "--replicas=6"], "").await;
+    story.until("five pods", |view| view.is_only(1) && view.uids("db-v1-").len() == 5).await;
+    story.end().await;
+}
+
+#[tokio::test]
+async fn a_version_without_pods_is_promoted_unverified_and_that_is_said() {
+    let story = Story::at_rest("none", &db()).await;
+    story.change(&json!({ "spec": { "template": { "spec": { "replicas": 0 } } } })).await;
+    story.until("no pods", |view| view.is(VersionPhase::Ready) && view.uids("").is_empty()).await;
+    story.release("app:2").await;
+    let after =
+        story.until("version 2", |view| view.is(VersionPhase::Ready) && view.status.current_version == Some(2)).await;
+    assert_eq!(after.status.versions, std::collections::BTreeMap::from([("2".to_owned(), false)]));
+    assert_eq!(story.scene.until_events(sts_plus_api::Reason::PromotedUnverified, 1).await.len(), 1);
+    story.end().await;
+}
+
+#[tokio::test]
+async fn with_one_pod_the_canary_is_the_whole_version() {
+    let mut db = db();
+    db["spec"]["template"]["spec"]["replicas"] = json!(1);
+    let story = Story::at_rest("one", &db).await;
+    story.release("app:2").await;
+    story.until("version 2 alone", |view| view.is_only(2)).await;
+    assert_eq!(story.trace(), ["db-v1 1", "db-v2 0", "db-v2 1", "db-v1 0", "db-v1 gone"]);
+    story.assert_never_fewer_than(1);
+    story.end().await;
+}

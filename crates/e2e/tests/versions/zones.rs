@@ -1,0 +1,121 @@
+//! One StatefulSet for each zone, by name.
+
+use serde_json::{Value, json};
+use sts_plus_api::{Reason, names};
+
+use crate::story::{Story, View, db};
+
+/// Two pods in each zone.
+fn zoned(zones: &[&str]) -> Value {
+    let mut db = db();
+    db["spec"]["az"] = json!(zones);
+    db["spec"]["template"]["spec"]["replicas"] = json!(2);
+    db
+}
+
+/// Nodes of the test cluster carry no zone unless they are labelled.
+async fn label_nodes(story: &Story, zones: &[&str]) -> Vec<String> {
+    let nodes = story.scene.kubectl_ok(&["get", "nodes", "-o", "name"], "").await;
+    let nodes: Vec<String> = nodes.stdout.lines().map(str::to_owned).collect();
+    assert!(nodes.len() >= zones.len(), "{nodes:?}");
+    for (node, zone) in nodes.iter().zip(zones) {
+        let label = format!("example.com/zone-{}={zone}", story.scene.namespace);
+        story.scene.kubectl_ok(&["label", node, &label, "--overwrite"], "").await;
+    }
+    nodes
+}
+
+async fn in_zones(name: &str, zones: &[&str]) -> Story {
+    let story = Story::new(name).await;
+    label_nodes(&story, zones).await;
+    let mut db = zoned(zones);
+    db["spec"]["zoneNodeLabel"] = json!(format!("example.com/zone-{}", story.scene.namespace));
+    story.scene.create(&db).await;
+    story.until("version 1 is there", |view| view.is_only(1)).await;
+    story
+}
+
+fn env(view: &View, pod: &str, name: &str) -> String {
+    let pod = serde_json::to_value(&view.world.pods[pod]).expect("JSON");
+    let env = pod["spec"]["containers"][0]["env"].as_array().cloned().unwrap_or_default();
+    let found = env.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no {name} in {env:?}"));
+    found["value"].as_str().unwrap_or_default().to_owned()
+}
+
+/// L010, L014, L165: label, environment and name agree, and pods are where they should be.
+#[tokio::test]
+async fn names_labels_and_environment_agree_and_an_upgrade_goes_zone_by_zone() {
+    let story = in_zones("zones", &["b", "a"]).await;
+    let view = story.view().await;
+    assert_eq!(view.world.sets.keys().collect::<Vec<_>>(), ["db-a-v1", "db-b-v1"]);
+    for (zone, index) in [("b", "1"), ("a", "2")] {
+        let pod = format!("db-{zone}-v1-0");
+        assert_eq!((env(&view, &pod, "KUBE_AZ"), env(&view, &pod, "AZ_INDEX")), (zone.to_owned(), index.to_owned()));
+        let labels = view.world.pods[&pod].metadata.labels.clone().unwrap_or_default();
+        assert_eq!(labels.get(names::ZONE).map(String::as_str), Some(zone));
+    }
+    assert_eq!(view.status.ready, "4/4");
+    assert_eq!(view.status.replicas, 2, "what an autoscaler sees is one zone");
+    story.release("app:2-ready-after-1s").await;
+    story.until("version 2 alone", |view| view.is_only(2)).await;
+    let trace = story.trace();
+    let at = |line: &str| trace.iter().position(|seen| seen == line).unwrap_or_else(|| panic!("{line}: {trace:?}"));
+    assert!(at("db-b-v2 1") < at("db-b-v2 2") && at("db-b-v2 2") < at("db-a-v2 2"), "{trace:?}");
+    assert!(at("db-a-v2 2") < at("db-a-v1 0") && at("db-a-v2 2") < at("db-b-v1 0"), "{trace:?}");
+    assert!(!trace.contains(&"db-a-v2 1".to_owned()), "the canary is in the first zone: {trace:?}");
+    story.assert_never_fewer_than(4);
+    story.end().await;
+}
+
+/// L012: reordering moves nothing; a zone that is added comes, one that is dropped goes pod by pod.
+#[tokio::test]
+async fn zones_are_reordered_added_and_dropped() {
+    let story = in_zones("moves", &["a", "b"]).await;
+    let before = story.view().await;
+    story.change(&json!({ "spec": { "az": ["b", "a"] } })).await;
+    let after = story.until("seen", |view| view.is_only(1)).await;
+    assert_eq!(after.uids(""), before.uids(""));
+    assert_eq!(story.trace(), ["db-a-v1 2", "db-b-v1 2"]);
+    label_nodes(&story, &["a", "b", "c"]).await;
+    story.change(&json!({ "spec": { "az": ["b", "a", "c"] } })).await;
+    let added = story.until("zone c is there", |view| view.is_only(1) && view.uids("db-c-v1-").len() == 2).await;
+    assert_eq!(added.status.last_version, 1);
+    story.change(&json!({ "spec": { "az": ["b", "c"] } })).await;
+    let dropped =
+        story.until("zone a is gone", |view| view.is_only(1) && !view.world.sets.contains_key("db-a-v1")).await;
+    assert_eq!((dropped.uids("db-b-"), dropped.uids("db-c-")), (added.uids("db-b-"), added.uids("db-c-")));
+    assert_eq!(story.trace()[2..], ["db-c-v1 2", "db-a-v1 1", "db-a-v1 0", "db-a-v1 gone"]);
+    story.end().await;
+}
+
+/// L011: a zone without nodes is told, and the others go on.
+#[tokio::test]
+async fn a_zone_that_no_node_carries_is_told_and_the_others_come_up() {
+    let story = Story::new("nowhere").await;
+    label_nodes(&story, &["a"]).await;
+    let mut db = zoned(&["a", "nowhere"]);
+    db["spec"]["zoneNodeLabel"] = json!(format!("example.com/zone-{}", story.scene.namespace));
+    story.scene.create(&db).await;
+    let told = story.until("told", |view| view.condition("ZoneUnschedulable") == "True/ZoneUnschedulable").await;
+    assert!(told.message("ZoneUnschedulable").contains("nowhere"));
+    assert_eq!(story.scene.until_events(Reason::ZoneUnschedulable, 1).await.len(), 1);
+    story.until("zone a is there", |view| view.uids("db-a-v1-").len() == 2).await;
+    label_nodes(&story, &["a", "nowhere"]).await;
+    let well = story.until("all are there", |view| view.is_only(1)).await;
+    assert_eq!(well.condition("ZoneUnschedulable"), "False/AtRest");
+    story.end().await;
+}
+
+#[tokio::test]
+async fn spread_shares_the_pods_out() {
+    let story = Story::new("spread").await;
+    label_nodes(&story, &["a", "b"]).await;
+    let mut db = zoned(&["a", "b"]);
+    db["spec"]["zoneNodeLabel"] = json!(format!("example.com/zone-{}", story.scene.namespace));
+    db["spec"]["zoneReplicas"] = json!("Spread");
+    db["spec"]["template"]["spec"]["replicas"] = json!(3);
+    story.scene.create(&db).await;
+    let view = story.until("all are there", |view| view.is_only(1)).await;
+    assert_eq!((view.uids("db-a-").len(), view.uids("db-b-").len(), view.status.replicas), (2, 1, 3));
+    story.end().await;
+}
