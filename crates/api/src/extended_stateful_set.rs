@@ -183,7 +183,11 @@ pub enum ZoneReplicas {
 /// How a new version takes the place of the running one.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = rules::type_stays(), validation = rules::no_roll_settings_side_by_side())]
+#[x_kube(
+    validation = rules::type_stays(),
+    validation = rules::no_roll_settings_side_by_side(),
+    validation = rules::two_services(),
+)]
 pub struct VersionStrategy {
     /// Versions side by side, or one set whose pods are rolled. Cannot be changed.
     #[serde(rename = "type", default)]

@@ -331,6 +331,13 @@ pub(crate) fn type_stays() -> Rule {
     rule("self.type == oldSelf.type", "spec.updateStrategy.type cannot be changed: make another ExtendedStatefulSet")
 }
 
+pub(crate) fn two_services() -> Rule {
+    rule(
+        "!has(self.activeService) || !has(self.previewService) || self.activeService != self.previewService",
+        "spec.updateStrategy.activeService and previewService name the same Service: name two, or remove one of them",
+    )
+}
+
 pub(crate) fn no_roll_settings_side_by_side() -> Rule {
     rule(
         "self.type != 'SideBySide' || !has(self.check) || \

@@ -73,7 +73,15 @@ pub(super) fn services(draft: &mut Draft, world: &World, current: i32, target: i
     let newest = if world.children(target).is_empty() { current } else { target };
     let observed = draft.observed;
     follow(draft, world, observed.active.as_ref(), current);
-    follow(draft, world, observed.preview.as_ref(), newest);
+    if !is_one_service(draft) {
+        follow(draft, world, observed.preview.as_ref(), newest);
+    }
+}
+
+/// One Service cannot follow two versions: the active one counts.
+fn is_one_service(draft: &Draft) -> bool {
+    let strategy = &draft.observed.owner.spec.update_strategy;
+    strategy.active_service.is_some() && strategy.active_service == strategy.preview_service
 }
 
 fn follow(draft: &mut Draft, world: &World, service: Option<&ServiceView>, version: i32) {
@@ -87,9 +95,8 @@ fn follow(draft: &mut Draft, world: &World, service: Option<&ServiceView>, versi
 
 /// What keeps a Service from following a version.
 pub(super) fn unusable_service(draft: &Draft) -> Option<String> {
-    let strategy = &draft.observed.owner.spec.update_strategy;
     let services = [("activeService", &draft.observed.active), ("previewService", &draft.observed.preview)];
-    if strategy.active_service.is_some() && strategy.active_service == strategy.preview_service {
+    if is_one_service(draft) {
         return Some("spec.updateStrategy.activeService and previewService name the same Service: name two".to_owned());
     }
     services.into_iter().find_map(|(field, service)| {

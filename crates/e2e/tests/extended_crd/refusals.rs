@@ -220,6 +220,9 @@ async fn names_that_no_service_can_have_are_refused(rig: &'static Rig) -> anyhow
         scene.refused(&strategy(&json!({ field: "" })), &[&place]).await?;
         scene.accepted(&strategy(&json!({ field: "web-1" }))).await?;
     }
+    let both = |active, preview| strategy(&json!({ "activeService": active, "previewService": preview }));
+    scene.refused(&both("web", "web"), &["name the same Service: name two, or remove one of them"]).await?;
+    scene.accepted(&both("web", "next")).await?;
     Ok(())
 }
 
