@@ -271,7 +271,7 @@ async fn an_operator_outside_the_cluster_is_left_alone(rig: &'static Rig) -> any
     scene.merge(Who::Outside, &json!({ "spec": rolling(1) })).await?;
     assert_eq!(scene.partition().await?, Some(1));
     // It has the rights of the role, and no more.
-    let reply = scene.kubectl(Who::Outside, &["delete", "statefulset", "web"], "").await?;
+    let reply = scene.kubectl(Who::Outside, &["delete", "phasedrollout", "gate"], "").await?;
     assert!(!reply.ok && reply.stderr.contains("cannot delete resource"), "{}", reply.stderr);
     Ok(())
 }

@@ -55,7 +55,9 @@ async fn every_right_is_used_and_none_is_missing() {
         assert!(Instant::now() < end, "granted and never used: {unused:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let refused: Vec<_> = field.requests_everywhere().into_iter().filter(|entry| entry.code == 403).collect();
+    // Beside it a scenario lets an operator of nobody be refused.
+    let is_ours = |entry: &AuditEntry| entry.code == 403 && entry.user == rbac::user_name(rbac::NAMESPACE);
+    let refused: Vec<_> = field.requests_everywhere().into_iter().filter(is_ours).collect();
     assert!(refused.is_empty(), "{refused:?}");
     field.end().await;
 }
