@@ -3,8 +3,14 @@
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
 use kube::Resource;
+use kube::api::PatchParams;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+/// A patch in the name of a field manager.
+pub(crate) fn by(manager: &str) -> PatchParams {
+    PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() }
+}
 
 /// The whole status, as a merge patch. UID and resourceVersion make the API server refuse it if anybody, such as a second operator,
 /// wrote the object since it was read. What others put into the status goes: server-side apply would leave their fields as they are.

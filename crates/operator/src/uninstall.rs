@@ -51,11 +51,7 @@ pub async fn uninstall(args: &UninstallArgs) -> anyhow::Result<()> {
 /// Deletes every ExtendedStatefulSet and keeps its StatefulSets: with the definition all of them would go, and take their pods along.
 async fn orphan_all(client: &Client, patience: Duration) -> anyhow::Result<()> {
     let owners: Api<ExtendedStatefulSet> = Api::all(client.clone());
-    let found = match deadline("listing ExtendedStatefulSets", owners.list_metadata(&ListParams::default())).await {
-        Ok(found) => found.items,
-        Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    let found = all_of("ExtendedStatefulSets", &owners).await?;
     if found.is_empty() {
         return Ok(());
     }
@@ -72,11 +68,7 @@ async fn orphan_all(client: &Client, patience: Duration) -> anyhow::Result<()> {
 /// Deletes every PhasedRollout and does the operator's part of it.
 async fn release_all(config: kube::Config, client: &Client, namespace: &str, patience: Duration) -> anyhow::Result<()> {
     let rollouts: Api<PhasedRollout> = Api::all(client.clone());
-    let found = match deadline("listing PhasedRollouts", rollouts.list_metadata(&ListParams::default())).await {
-        Ok(found) => found.items,
-        Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    let found = all_of("PhasedRollouts", &rollouts).await?;
     if found.is_empty() {
         return Ok(());
     }
@@ -100,6 +92,18 @@ async fn release_all(config: kube::Config, client: &Client, namespace: &str, pat
     tell_held(client, &claimed).await
 }
 
+/// All objects of a kind; none if it is not served here.
+async fn all_of<K>(kind: &str, objects: &Api<K>) -> anyhow::Result<Vec<PartialObjectMeta<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    match deadline(format!("listing {kind}"), objects.list_metadata(&ListParams::default())).await {
+        Ok(found) => Ok(found.items),
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn is_cluster_role(kind: &str) -> bool {
     matches!(kind, "ClusterRole" | "ClusterRoleBinding")
 }
@@ -111,11 +115,10 @@ where
     let mut left = Vec::new();
     let emptied = async {
         loop {
-            match deadline(format!("listing {kind}"), objects.list_metadata(&ListParams::default())).await {
-                Ok(list) if list.items.is_empty() => return,
-                Ok(list) => left = list.items,
-                // With its last object the definition may be gone.
-                Err(error) if error.is_not_found() => return,
+            // With its last object the definition may be gone.
+            match all_of(kind, objects).await {
+                Ok(list) if list.is_empty() => return,
+                Ok(list) => left = list,
                 Err(error) => tracing::warn!("{error}"),
             }
             tokio::time::sleep(PAUSE).await;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::errors::Error;
+
 /// The resourceVersion of our last write of each object, and the last look at the API server itself, by UID.
 #[derive(Debug, Default)]
 pub struct Written {
@@ -41,6 +43,25 @@ impl Written {
         // A version of ours that is no number stands as the highest one, and nothing can be said.
         let written = self.lock().get(uid).copied().filter(|written| *written != u64::MAX);
         written.max(number(cached)).is_some_and(|known| read < known)
+    }
+
+    /// An answer that is older than what we know already, from a cache or from our own write, is no ground for a decision: it would be
+    /// made about another template, and with nothing to wake us when it turns out to be wrong.
+    ///
+    /// # Errors
+    ///
+    /// If `read` is older than our last write of the object, or than `cached`.
+    pub fn not_outdated(
+        &self,
+        uid: Option<&str>,
+        read: Option<&str>,
+        cached: Option<&str>,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        if uid.is_some_and(|uid| self.is_outdated(uid, read, cached)) {
+            return Err(Error::Outdated { what: what() });
+        }
+        Ok(())
     }
 
     /// The API server itself was asked about the object `uid` just now.

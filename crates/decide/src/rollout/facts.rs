@@ -273,8 +273,7 @@ fn describe_surplus(pod: &PodView, facts: &Facts) -> String {
 
 /// When the pod is or becomes available; `None` if it is not Ready.
 pub(crate) fn available_at(pod: &PodView, min_ready_seconds: i32, now: Timestamp) -> Option<Timestamp> {
-    let wait = SignedDuration::from_secs(i64::from(min_ready_seconds));
-    is_ready(pod).then(|| pod.ready_since.map_or(now, |since| later(since, wait)))
+    is_ready(pod).then(|| pod.ready_since.map_or(now, |since| after(since, min_ready_seconds)))
 }
 
 pub(crate) fn is_ready(pod: &PodView) -> bool {
@@ -304,6 +303,11 @@ pub(crate) fn unready_since(pod: &PodView) -> Timestamp {
 /// The partition in force. An absent one opens everything.
 pub(crate) fn partition(set: &SetView) -> Partition {
     Partition(set.partition.unwrap_or(0))
+}
+
+/// `time` plus `seconds`, never failing.
+pub(crate) fn after(time: Timestamp, seconds: i32) -> Timestamp {
+    later(time, SignedDuration::from_secs(i64::from(seconds)))
 }
 
 /// `time` plus `wait`, never failing.

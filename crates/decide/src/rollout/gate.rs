@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use sts_plus_api::{CheckRecord, Current, Phase, Reason, Step, Verdict};
+use sts_plus_api::{Check, CheckRecord, Current, Phase, Reason, Step, Verdict};
 
 use super::{
     draft::Draft,
-    facts::{Facts, Obstacle, later},
+    facts::{Facts, Obstacle, after, later},
     failure,
     report::{self, Motion, Stand, clock},
     step,
@@ -64,10 +64,10 @@ pub(crate) fn run<'a>(
             report::keep_checks(&mut draft.status.checks, &tried.records);
             warn_once(&mut draft, facts, &current, tried);
             if let Some(problem) = tried.config.first() {
-                retry_later(&draft, &mut current, tried.time);
+                retry_later(&draft.observed.rollout.spec.check, &mut current, tried.time);
                 return unusable(draft, facts, current, problem);
             }
-            error = count(&draft, &mut current, tried);
+            error = count_try(&draft.observed.rollout.spec.check, &mut current, tried);
         }
         None => {
             if let Some(problem) = report::config_problem(draft.observed, &current, draft.now) {
@@ -123,19 +123,19 @@ fn warn_once(draft: &mut Draft, facts: &Facts, current: &Current, tried: &Try) {
 }
 
 /// Counts one try. Gives the record that is in the way, if the try could not be counted.
-fn count<'t>(draft: &Draft, current: &mut Current, tried: &'t Try) -> Option<&'t CheckRecord> {
+pub(crate) fn count_try<'t>(check: &Check, current: &mut Current, tried: &'t Try) -> Option<&'t CheckRecord> {
     current.last_check_time = Some(tried.time);
     // The pods were there for long enough to be asked about, even if Prometheus did not answer.
     current.broken_since = None;
     let refused = tried.records.iter().any(|record| !record.passed && is_answer(record));
     let error = tried.records.iter().find(|record| !record.passed && !is_answer(record));
     if let (Some(error), false) = (error, refused) {
-        retry_later(draft, current, tried.time);
+        retry_later(check, current, tried.time);
         return Some(error);
     }
     current.tries = current.tries.saturating_add(1);
     current.consecutive_passes = if refused { 0 } else { current.consecutive_passes.saturating_add(1) };
-    current.next_check_time = Some(later(tried.time, period(draft)));
+    current.next_check_time = Some(after(tried.time, check.period_seconds));
     None
 }
 
@@ -143,9 +143,15 @@ fn is_answer(record: &CheckRecord) -> bool {
     matches!(record.verdict, Verdict::Data | Verdict::NoData)
 }
 
-fn retry_later(draft: &Draft, current: &mut Current, time: Timestamp) {
+/// A try that cannot be counted breaks the streak and is repeated.
+pub(crate) fn retry_later(check: &Check, current: &mut Current, time: Timestamp) {
     current.consecutive_passes = 0;
-    current.next_check_time = Some(later(time, period(draft).min(RETRY)));
+    current.next_check_time = Some(retry_time(check, time));
+}
+
+/// When an error, or a configuration that cannot be used, is looked at again.
+pub(crate) fn retry_time(check: &Check, time: Timestamp) -> Timestamp {
+    later(time, SignedDuration::from_secs(i64::from(check.period_seconds)).min(RETRY))
 }
 
 /// Passed, failed, or on with it.
@@ -273,10 +279,7 @@ fn checking(draft: &Draft, current: &Current, due: Timestamp) -> Stand {
 
 /// The sentence of the last try that matters most.
 pub(crate) fn last_words(draft: &Draft) -> String {
-    let queries = draft.observed.rollout.spec.check.all_queries().count();
-    let last = || draft.status.checks.iter().rev().take(queries);
-    let record = last().find(|record| !record.passed).or_else(|| last().next());
-    record.map_or_else(|| "no check yet".to_owned(), |record| record.message.clone())
+    report::last_words(&draft.status.checks, draft.observed.rollout.spec.check.all_queries().count())
 }
 
 /// Something keeps the pods from all being available: delay and streak start again, not the tries.
@@ -337,8 +340,7 @@ fn unusable<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, current: Current, probl
 
 /// A Secret that a person creates wakes nobody up, so it is looked for.
 pub(crate) fn look_again(draft: &mut Draft) {
-    let time = later(draft.now, period(draft).min(RETRY));
-    draft.wake_at(time);
+    draft.wake_at(retry_time(&draft.observed.rollout.spec.check, draft.now));
 }
 
 /// The time that maxTries checks take.

@@ -113,6 +113,13 @@ pub(crate) fn keep_checks(checks: &mut Vec<CheckRecord>, new: &[CheckRecord]) {
     checks.drain(..surplus);
 }
 
+/// The sentence of the last try that matters most, of those of a check with so many queries.
+pub(crate) fn last_words(checks: &[CheckRecord], queries: usize) -> String {
+    let last = || checks.iter().rev().take(queries);
+    let record = last().find(|record| !record.passed).or_else(|| last().next());
+    record.map_or_else(|| "no check yet".to_owned(), |record| record.message.clone())
+}
+
 /// What is wrong with the checks as configured: found while reading, in the last try, or in an earlier one whose repetition is
 /// still awaited.
 pub(crate) fn config_problem(observed: &Observed, current: &Current, now: Timestamp) -> Option<ConfigProblem> {

@@ -4,18 +4,15 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use sts_plus_api::{Check, CheckRecord, Current, Reason, Step, Upgrade, Verdict, VersionPhase};
+use sts_plus_api::{Check, CheckRecord, Current, Reason, Step, Upgrade, VersionPhase};
 
 use super::{
     ChildView,
     draft::{Draft, Motion, Stand},
-    world::{World, after},
+    world::World,
 };
-use crate::rollout::{clock, keep_checks};
+use crate::rollout::{after, clock, count_try, keep_checks, last_words, retry_later, retry_time};
 use crate::{CheckKey, CheckRequest, ConfigProblem, Try};
-
-/// An error, or a configuration that cannot be used, is looked at again after this many seconds at most.
-const RETRY: i32 = 30;
 
 pub(super) enum Outcome {
     Passed(Upgrade, String),
@@ -53,9 +50,9 @@ pub(super) fn run(draft: &mut Draft, world: &World, mut upgrade: Upgrade, child:
         return Outcome::Waits(unusable(draft, upgrade, &check, problem));
     }
     let pod = cycle.pod.clone();
+    let words = || last_words(&draft.status.checks, check.all_queries().count());
     if cycle.consecutive_passes >= check.success_threshold {
-        let verdict =
-            format!("{} consecutive checks passed for {pod}: {}", cycle.consecutive_passes, last_words(draft, &check));
+        let verdict = format!("{} consecutive checks passed for {pod}: {}", cycle.consecutive_passes, words());
         return Outcome::Passed(upgrade, verdict);
     }
     if cycle.tries >= check.max_tries {
@@ -63,7 +60,7 @@ pub(super) fn run(draft: &mut Draft, world: &World, mut upgrade: Upgrade, child:
             "{pod}: {} checks without {} consecutive passes; {}",
             cycle.tries,
             check.success_threshold,
-            last_words(draft, &check)
+            words()
         );
         return Outcome::Failed(upgrade, why);
     }
@@ -89,30 +86,27 @@ fn fresh(child: &ChildView, index: i32) -> Current {
     Current::new(Step::Pod, index, first.map(|pod| pod.name.clone()).unwrap_or_default())
 }
 
-/// Counts one try. Gives the record that is in the way, if the try could not be counted.
+/// Counts one try, and stops the clock of the step for one that cannot be counted. Gives the record that is in the way.
 fn count<'t>(cycle: &mut Current, upgrade: &mut Upgrade, check: &Check, tried: &'t Try) -> Option<&'t CheckRecord> {
     let before = cycle.last_check_time.or(cycle.since).unwrap_or(tried.time);
-    cycle.last_check_time = Some(tried.time);
-    let is_answer = |record: &&CheckRecord| matches!(record.verdict, Verdict::Data | Verdict::NoData);
-    let refused = tried.records.iter().any(|record| is_answer(&record) && !record.passed);
-    let error = tried.records.iter().find(|record| !is_answer(record)).filter(|_| !refused);
-    let wait = if error.is_some() { check.period_seconds.min(RETRY) } else { check.period_seconds };
-    cycle.next_check_time = Some(after(tried.time, wait));
-    if error.is_some() || !tried.config.is_empty() || tried.records.is_empty() {
-        cycle.consecutive_passes = 0;
+    let is_usable = tried.config.is_empty() && !tried.records.is_empty();
+    let error = if is_usable {
+        count_try(check, cycle, tried)
+    } else {
+        cycle.last_check_time = Some(tried.time);
+        retry_later(check, cycle, tried.time);
+        None
+    };
+    if error.is_some() || !is_usable {
         let lost = tried.time.duration_since(before).max(SignedDuration::ZERO);
         upgrade.since = upgrade.since.map(|since| since.checked_add(lost).unwrap_or(since));
-        return error;
     }
-    cycle.tries = cycle.tries.saturating_add(1);
-    let passed = tried.records.iter().all(|record| record.passed);
-    cycle.consecutive_passes = if passed { cycle.consecutive_passes.saturating_add(1) } else { 0 };
-    None
+    error
 }
 
 /// The checks cannot be used as they are configured: held until a person mends them.
 fn unusable(draft: &mut Draft, mut upgrade: Upgrade, check: &Check, problem: &ConfigProblem) -> Stand {
-    let again = after(draft.now, check.period_seconds.min(RETRY));
+    let again = retry_time(check, draft.now);
     if let Some(cycle) = &mut upgrade.cycle {
         cycle.consecutive_passes = 0;
         // A try looks whether it was mended.
@@ -143,17 +137,10 @@ fn stand(draft: &Draft, cycle: &Current, check: &Check, error: Option<&CheckReco
             check.success_threshold,
             cycle.tries,
             check.max_tries,
-            last_words(draft, check)
+            last_words(&draft.status.checks, check.all_queries().count())
         )
     };
     Stand::new(Motion::Moving, VersionPhase::Canary, Reason::CanaryChecking, message)
-}
-
-/// The sentence of the last try that matters most.
-fn last_words(draft: &Draft, check: &Check) -> String {
-    let last = || draft.status.checks.iter().rev().take(check.all_queries().count());
-    let record = last().find(|record| !record.passed).or_else(|| last().next());
-    record.map_or_else(|| "no check yet".to_owned(), |record| record.message.clone())
 }
 
 /// Values for the variables of expressions. One that has no value now is missing.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use sts_plus_api::{ExtendedStatefulSetStatus, Reason, VersionPhase};
 
-use super::{VersionAction, VersionsObserved, VersionsPlan, report, scaling};
+use super::{VersionAction, VersionsObserved, VersionsPlan, report, scaling, world::World};
 use crate::rollout::{plain, was_ready_for};
 use crate::{CheckRequest, Event, EventTarget, Severity};
 
@@ -96,13 +96,13 @@ impl<'a> Draft<'a> {
         self.into_plan(Some(request))
     }
 
-    pub(super) fn finish(mut self, stand: &Stand) -> VersionsPlan {
+    pub(super) fn finish(mut self, world: &World, stand: &Stand) -> VersionsPlan {
         let was_told = was_ready_for(&self.observed.owner.status.conditions, stand.reason)
             || self.events.iter().any(|event| event.reason == stand.reason);
         if matches!(stand.motion, Motion::Held | Motion::Stalled | Motion::Refused) && !was_told {
             self.warn(stand.reason, &stand.message);
         }
-        report::write(&mut self, stand);
+        report::write(&mut self, world, stand);
         self.into_plan(None)
     }
 

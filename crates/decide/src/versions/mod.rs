@@ -37,8 +37,9 @@ pub fn decide_versions(observed: &VersionsObserved, now: Timestamp) -> VersionsP
     if observed.owner.deleting {
         return draft.unchanged();
     }
-    match steer(&mut draft) {
-        Step::Stand(stand) => draft.finish(&stand),
+    let world = World::new(observed, draft.replicas(), now);
+    match steer(&mut draft, &world) {
+        Step::Stand(stand) => draft.finish(&world, &stand),
         Step::Ask(request) => draft.ask(request),
     }
 }
@@ -49,37 +50,36 @@ enum Step {
     Ask(CheckRequest),
 }
 
-fn steer(draft: &mut Draft) -> Step {
+fn steer(draft: &mut Draft, world: &World) -> Step {
     if let Some(stand) = refusal(draft) {
         return Step::Stand(stand);
     }
-    let world = World::new(draft.observed, draft.replicas(), draft.now);
-    let (current, target) = match choose::versions(draft, &world) {
+    let (current, target) = match choose::versions(draft, world) {
         Ok(chosen) => chosen,
         Err(stand) => {
             // What is in charge is looked after also when no other version can begin.
             if let Some(current) = draft.status.current_version.filter(|version| !world.children(*version).is_empty()) {
-                keep::replicas(draft, &world, current);
+                keep::replicas(draft, world, current);
             }
             return Step::Stand(stand);
         }
     };
-    keep::replicas(draft, &world, current);
-    keep::services(draft, &world, current, target);
+    keep::replicas(draft, world, current);
+    keep::services(draft, world, current, target);
     if draft.observed.owner.spec.paused {
         upgrade::stop_clock(draft);
         let message = format!("spec.paused is true: version {current} stays as it is, and no step is made");
         return Step::Stand(Stand::new(Motion::Held, VersionPhase::Paused, Reason::Paused, message));
     }
-    if let Some(stand) = tidy::others(draft, &world, current, target) {
+    if let Some(stand) = tidy::others(draft, world, current, target) {
         return Step::Stand(stand);
     }
     if target == current {
         draft.status.upgrade = None;
-        let dropped = tidy::dropped_zones(draft, &world, current);
-        return Step::Stand(dropped.unwrap_or_else(|| report::rest(&world, current)));
+        let dropped = tidy::dropped_zones(draft, world, current);
+        return Step::Stand(dropped.unwrap_or_else(|| report::rest(world, current)));
     }
-    upgrade::advance(draft, &world, current, target)
+    upgrade::advance(draft, world, current, target)
 }
 
 /// Why nothing can be done with it as it is written. What runs is not touched.

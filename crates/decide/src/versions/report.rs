@@ -29,8 +29,7 @@ pub(super) fn rest(world: &World, current: i32) -> Stand {
     Stand::new(Motion::Rest, VersionPhase::Ready, Reason::AtRest, message)
 }
 
-pub(super) fn write(draft: &mut Draft, stand: &Stand) {
-    let world = World::new(draft.observed, draft.replicas(), draft.now);
+pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
     if let Some(change) = world.next_change() {
         draft.wake_at(change);
     }
@@ -38,10 +37,10 @@ pub(super) fn write(draft: &mut Draft, stand: &Stand) {
     draft.status.observed_generation = Some(draft.observed.owner.generation);
     draft.status.phase = stand.phase;
     draft.status.message.clone_from(&stand.message);
-    let details: Vec<_> = world.versions().map(|version| detail(draft, &world, version)).collect();
+    let details: Vec<_> = world.versions().map(|version| detail(draft, world, version)).collect();
     draft.status.versions = details.iter().map(|detail| (detail.version.to_string(), detail.ready > 0)).collect();
     draft.status.details = details;
-    count(draft, &world);
+    count(draft, world);
     let generation = draft.observed.owner.generation;
     let conditions = VersionCondition::ALL.into_iter().filter_map(|kind| {
         let new = condition(draft, stand, kind)?;

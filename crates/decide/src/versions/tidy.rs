@@ -6,9 +6,9 @@ use super::{
     ChildView, VersionAction,
     draft::{Draft, Motion, Stand},
     keep::scale,
-    world::{World, after},
+    world::World,
 };
-use crate::rollout::{clock, is_ready};
+use crate::rollout::{after, clock, is_ready};
 
 /// Removes versions that are neither in charge nor wanted: first their pods, then their StatefulSets.
 pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32) -> Option<Stand> {

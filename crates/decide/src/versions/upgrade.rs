@@ -8,9 +8,9 @@ use super::{
     draft::{Draft, Motion, Stand},
     keep::{make, scale},
     tidy,
-    world::{World, after},
+    world::World,
 };
-use crate::rollout::clock;
+use crate::rollout::{after, clock};
 
 /// One round of the upgrade from `current` to `target`.
 pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i32) -> Step {
@@ -118,7 +118,6 @@ fn canary(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) 
         return Step::Stand(fail(draft, world, upgrade, &why, current));
     }
     if let Some(obstacle) = obstacle {
-        let mut upgrade = upgrade;
         cycle::interrupt(&mut upgrade);
         let message = format!("version {version}: waiting for {count} canaries: {obstacle}");
         draft.status.upgrade = Some(upgrade);

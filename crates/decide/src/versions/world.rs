@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{ChildView, VersionsObserved};
 use crate::rollout::{available_at, is_ready};
@@ -129,9 +129,4 @@ fn describe(pod: &PodView, min_ready_seconds: i32) -> String {
         Some(problem) => format!("{name} is not Ready (container {}: {})", problem.container, problem.reason),
         None => format!("{name} is not Ready since {}", clock(crate::rollout::unready_since(pod))),
     }
-}
-
-/// `time` plus `seconds`, never failing.
-pub(super) fn after(time: Timestamp, seconds: i32) -> Timestamp {
-    time.checked_add(SignedDuration::from_secs(i64::from(seconds))).unwrap_or(Timestamp::MAX)
 }

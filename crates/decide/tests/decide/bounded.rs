@@ -77,18 +77,7 @@ fn rolling() -> Observed {
         start_time: Some(moment(NOW - 1000)),
         passed: vec![Passed { revision: revision(0), index: 0 }],
         partition: Some(2),
-        current: Some(Current {
-            index: 2,
-            pod: format!("{LONG}-2"),
-            step: Step::Pod,
-            since: Some(moment(NOW - 900)),
-            tries: 0,
-            consecutive_passes: 0,
-            failed: false,
-            broken_since: None,
-            last_check_time: None,
-            next_check_time: None,
-        }),
+        current: Some(Current { since: Some(moment(NOW - 900)), ..Current::new(Step::Pod, 2, format!("{LONG}-2")) }),
         ..PhasedRolloutStatus::default()
     };
     rollout.status.put_seal();

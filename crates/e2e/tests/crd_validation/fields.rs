@@ -8,7 +8,7 @@ use testcluster::{Cluster, Method};
 
 use crate::{
     rig::{Rig, on_both_minors},
-    schema::{Place, places, wrong},
+    schema::{Place, answer, full_check, null_is_nothing, places, without, wrong},
     with_check,
 };
 
@@ -22,20 +22,7 @@ on_both_minors!(
 
 /// A spec with a good value in every field; the only query is in `query` or in `queries`.
 fn full(shorthand: bool) -> Value {
-    let query = json!({
-        "name": "lag", "expr": "up{} == 0", "url": "https://prom:9090", "secretRef": "prom", "successWhen": "NoData",
-        "onMissingMetric": "Hold", "timeoutSeconds": 5,
-        "tls": { "caSecretRef": "ca", "certSecretRef": "pair", "serverName": "prom.example", "insecureSkipVerify": false },
-    });
-    let mut check = json!({
-        "initialDelaySeconds": 1, "periodSeconds": 1, "successThreshold": 1, "maxTries": 1, "url": "https://prom", "secretRef": "prom",
-        "onFailure": "Pause", "preflight": false, "final": false,
-    });
-    if shorthand {
-        check["query"] = query;
-    } else {
-        check["queries"] = json!([query]);
-    }
+    let check = full_check(shorthand);
     json!({
         "targetRef": "web", "skipCheck": false, "standardRollingUpdate": false, "paused": true, "check": check, "pauseBefore": [1],
         "progressDeadlineSeconds": 9, "stuckPods": "Wait", "deletionPolicy": "Hold",
@@ -52,15 +39,7 @@ pub async fn tried(cluster: &Cluster, namespace: &str, spec: &Value) -> anyhow::
     let path = format!(
         "/apis/sts.plus/v1alpha1/namespaces/{namespace}/phasedrollouts?dryRun=All&fieldValidation=Strict&fieldManager=test"
     );
-    Ok(match cluster.request(Method::POST, &path, Some(&object)).await {
-        Ok(object) => Ok(object),
-        Err(error) => {
-            let error = format!("{error:#}");
-            let (_, status) = error.split_at(error.find('{').context(error.clone())?);
-            let status: Value = serde_json::from_str(status).with_context(|| error.clone())?;
-            Err(status["message"].as_str().context("an error without a message")?.to_owned())
-        }
-    })
+    answer(cluster, Method::POST, &path, &object).await
 }
 
 fn all_places() -> anyhow::Result<Vec<Place>> {
@@ -113,22 +92,11 @@ async fn null_is_what_an_absent_field_is(rig: &'static Rig) -> anyhow::Result<()
     let (cluster, namespace) = rig.namespace().await?;
     for place in all_places()? {
         for spec in BOTH.map(full).into_iter().filter(|spec| spec.pointer(&place.pointer).is_some()) {
-            let (parent, name) = place.pointer.rsplit_once('/').context("a pointer")?;
-            let mut absent = spec.clone();
-            if let Some(object) = absent.pointer_mut(parent).and_then(Value::as_object_mut) {
-                object.remove(name);
-            }
+            let absent = without(&spec, &place)?;
             let mut null = spec.clone();
             *null.pointer_mut(&place.pointer).context("a place")? = Value::Null;
-            let is_item = place.shown.ends_with(']');
-            match (tried(cluster, &namespace, &null).await?, tried(cluster, &namespace, &absent).await?) {
-                (Err(sentence), _) if is_item => ensure!(sentence.contains(&place.shown), "{sentence}"),
-                (Ok(null), Ok(absent)) if !place.required => {
-                    ensure!(null["spec"] == absent["spec"], "{}: {null}", place.shown);
-                }
-                (Err(null), Err(absent)) => ensure!(null == absent, "{}: {null}\nand {absent}", place.shown),
-                (null, absent) => anyhow::bail!("{}: null gives {null:?}\nand nothing gives {absent:?}", place.shown),
-            }
+            let null = tried(cluster, &namespace, &null).await?;
+            null_is_nothing(&place, null, tried(cluster, &namespace, &absent).await?)?;
         }
     }
     Ok(())

@@ -8,27 +8,14 @@ use serde_json::{Value, json};
 use crate::{
     rig::{Rig, on_both_minors},
     scene::{Scene, set},
-    schema::{Place, places, wrong},
+    schema::{Place, full_check, null_is_nothing, places, without, wrong},
 };
 
 on_both_minors!(every_field_refuses_every_wrong_value, null_is_what_an_absent_field_is);
 
 /// A set with a good value in every field; the only query is in `query` or in `queries`.
 fn full(shorthand: bool) -> Value {
-    let query = json!({
-        "name": "lag", "expr": "up{} == 0", "url": "https://prom:9090", "secretRef": "prom", "successWhen": "NoData",
-        "onMissingMetric": "Hold", "timeoutSeconds": 5,
-        "tls": { "caSecretRef": "ca", "certSecretRef": "pair", "serverName": "prom.example", "insecureSkipVerify": false },
-    });
-    let mut check = json!({
-        "initialDelaySeconds": 1, "periodSeconds": 1, "successThreshold": 1, "maxTries": 1, "url": "https://prom", "secretRef": "prom",
-        "onFailure": "Pause", "preflight": false, "final": false,
-    });
-    if shorthand {
-        check["query"] = query;
-    } else {
-        check["queries"] = json!([query]);
-    }
+    let check = full_check(shorthand);
     set(
         &json!({
             "az": ["a"], "zones": ["a"], "zoneNodeLabel": "zone", "zoneReplicas": "Spread", "paused": true,
@@ -110,20 +97,8 @@ async fn null_is_what_an_absent_field_is(rig: &'static Rig) -> anyhow::Result<()
     let scene = Scene::new(rig).await?;
     for place in all_places()? {
         for null in variants(&place, &Value::Null) {
-            let (parent, name) = place.pointer.rsplit_once('/').context("a pointer")?;
-            let mut absent = null.clone();
-            if let Some(object) = absent.pointer_mut(parent).and_then(Value::as_object_mut) {
-                object.remove(name);
-            }
-            let is_item = place.shown.ends_with(']');
-            match (scene.tried(&null).await?, scene.tried(&absent).await?) {
-                (Err(sentence), _) if is_item => ensure!(sentence.contains(&place.shown), "{sentence}"),
-                (Ok(null), Ok(absent)) if !place.required => {
-                    ensure!(null["spec"] == absent["spec"], "{}: {null}", place.shown);
-                }
-                (Err(null), Err(absent)) => ensure!(null == absent, "{}: {null}\nand {absent}", place.shown),
-                (null, absent) => anyhow::bail!("{}: null gives {null:?}\nand nothing gives {absent:?}", place.shown),
-            }
+            let absent = without(&null, &place)?;
+            null_is_nothing(&place, scene.tried(&null).await?, scene.tried(&absent).await?)?;
         }
     }
     Ok(())

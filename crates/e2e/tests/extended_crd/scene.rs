@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use testcluster::{Cluster, Method};
 
 use crate::rig::{Rig, eventually};
+use crate::schema::answer;
 
 const API: &str = "fissile.cloudfoundry.org/v1alpha1";
 
@@ -66,22 +67,10 @@ impl Scene {
         format!("/apis/{API}/namespaces/{}/extendedstatefulsets{rest}", self.namespace)
     }
 
-    /// What the API server makes of a request: the object, or its sentence.
-    async fn answer(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Result<Value, String>> {
-        Ok(match self.cluster.request(method, path, Some(body)).await {
-            Ok(object) => Ok(object),
-            Err(error) => {
-                let error = format!("{error:#}");
-                let (_, status) = error.split_at(error.find('{').context(error.clone())?);
-                let status: Value = serde_json::from_str(status).with_context(|| error.clone())?;
-                Err(status["message"].as_str().context("an error without a message")?.to_owned())
-            }
-        })
-    }
-
     /// A dry run of creating it.
     pub async fn tried(&self, object: &Value) -> anyhow::Result<Result<Value, String>> {
-        self.answer(Method::POST, &self.path("?dryRun=All&fieldValidation=Strict&fieldManager=test"), object).await
+        answer(self.cluster, Method::POST, &self.path("?dryRun=All&fieldValidation=Strict&fieldManager=test"), object)
+            .await
     }
 
     /// It is refused, and the answer holds each of these.
@@ -125,7 +114,7 @@ impl Scene {
             "apiVersion": "autoscaling/v1", "kind": "Scale",
             "metadata": { "name": name, "namespace": self.namespace }, "spec": { "replicas": replicas },
         });
-        self.answer(Method::PUT, &self.path(&format!("/{name}/scale?dryRun=All")), &body).await
+        answer(self.cluster, Method::PUT, &self.path(&format!("/{name}/scale?dryRun=All")), &body).await
     }
 
     /// Runs kubectl in the namespace: what it said, on stdout or on stderr.

@@ -1,6 +1,73 @@
-//! The places of a schema, and what it does not allow there.
+//! The places of a schema, what it does not allow there, and what the API server says to a value.
 
+use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
+use testcluster::{Cluster, Method};
+
+/// What the API server makes of a request: the object, or its sentence.
+pub async fn answer(
+    cluster: &Cluster,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> anyhow::Result<Result<Value, String>> {
+    Ok(match cluster.request(method, path, Some(body)).await {
+        Ok(object) => Ok(object),
+        Err(error) => {
+            let error = format!("{error:#}");
+            let (_, status) = error.split_at(error.find('{').context(error.clone())?);
+            let status: Value = serde_json::from_str(status).with_context(|| error.clone())?;
+            Err(status["message"].as_str().context("an error without a message")?.to_owned())
+        }
+    })
+}
+
+/// A check with a good value in every field; the only query is in `query` or in `queries`.
+pub fn full_check(shorthand: bool) -> Value {
+    let query = json!({
+        "name": "lag", "expr": "up{} == 0", "url": "https://prom:9090", "secretRef": "prom", "successWhen": "NoData",
+        "onMissingMetric": "Hold", "timeoutSeconds": 5,
+        "tls": { "caSecretRef": "ca", "certSecretRef": "pair", "serverName": "prom.example", "insecureSkipVerify": false },
+    });
+    let mut check = json!({
+        "initialDelaySeconds": 1, "periodSeconds": 1, "successThreshold": 1, "maxTries": 1, "url": "https://prom", "secretRef": "prom",
+        "onFailure": "Pause", "preflight": false, "final": false,
+    });
+    if shorthand {
+        check["query"] = query;
+    } else {
+        check["queries"] = json!([query]);
+    }
+    check
+}
+
+/// The object without what stands at the place.
+pub fn without(object: &Value, place: &Place) -> anyhow::Result<Value> {
+    let (parent, name) = place.pointer.rsplit_once('/').context("a pointer")?;
+    let mut absent = object.clone();
+    if let Some(object) = absent.pointer_mut(parent).and_then(Value::as_object_mut) {
+        object.remove(name);
+    }
+    Ok(absent)
+}
+
+/// The answer to null at a place is the answer to nothing there; an item of a list must be something.
+pub fn null_is_nothing(
+    place: &Place,
+    null: Result<Value, String>,
+    absent: Result<Value, String>,
+) -> anyhow::Result<()> {
+    let is_item = place.shown.ends_with(']');
+    match (null, absent) {
+        (Err(sentence), _) if is_item => ensure!(sentence.contains(&place.shown), "{sentence}"),
+        (Ok(null), Ok(absent)) if !place.required => {
+            ensure!(null["spec"] == absent["spec"], "{}: {null}", place.shown);
+        }
+        (Err(null), Err(absent)) => ensure!(null == absent, "{}: {null}\nand {absent}", place.shown),
+        (null, absent) => anyhow::bail!("{}: null gives {null:?}\nand nothing gives {absent:?}", place.shown),
+    }
+    Ok(())
+}
 
 /// One place of the schema, as a JSON pointer below `spec` and as the API server writes it.
 pub struct Place {

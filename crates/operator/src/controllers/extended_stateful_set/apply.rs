@@ -12,7 +12,7 @@ use super::Context;
 use super::observe::Scene;
 use crate::client::deadline;
 use crate::errors::Error;
-use crate::patch::{add, status_patch, test};
+use crate::patch::{add, by, status_patch, test};
 use crate::views::SetObject;
 
 /// Carries out a plan.
@@ -56,8 +56,10 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
         VersionAction::Create { name, zone, version, replicas }
         | VersionAction::Apply { name, zone, version, replicas } => {
             let mut body = scene.body(name, zone.as_deref(), *version, *replicas);
-            if let (VersionAction::Apply { .. }, Some(uid)) = (action, scene.sets.get(name).map(SetObject::uid)) {
-                set_at(&mut body, "/metadata", "uid", uid);
+            let uid =
+                scene.sets.get(name).map(SetObject::uid).filter(|_| matches!(action, VersionAction::Apply { .. }));
+            if let (Some(uid), Some(metadata)) = (uid, body.pointer_mut("/metadata").and_then(Value::as_object_mut)) {
+                metadata.insert("uid".to_owned(), uid.into());
             }
             let params = PatchParams::apply(names::MANAGER_VERSIONS).force();
             deadline(format!("applying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await?
@@ -67,8 +69,7 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
                 "apiVersion": "apps/v1", "kind": "StatefulSet",
                 "metadata": { "uid": uid }, "spec": { "replicas": replicas },
             });
-            let params =
-                PatchParams { field_manager: Some(names::MANAGER_VERSIONS.to_owned()), ..PatchParams::default() };
+            let params = by(names::MANAGER_VERSIONS);
             deadline(format!("scaling StatefulSet {name}"), sets.patch(name, &params, &Patch::Merge(body))).await?
         }
         VersionAction::Mark { name, uid, stale } => {
@@ -77,7 +78,7 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
             let body = json!({
                 "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "uid": uid, "annotations": annotations },
             });
-            let params = PatchParams { field_manager: Some(names::MANAGER_MARKS.to_owned()), ..PatchParams::default() };
+            let params = by(names::MANAGER_MARKS);
             deadline(format!("marking StatefulSet {name}"), sets.patch(name, &params, &Patch::Merge(body))).await?
         }
         VersionAction::Delete { name, uid } => {
@@ -91,12 +92,6 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
     };
     context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
     Ok(Some(written))
-}
-
-fn set_at(body: &mut Value, path: &str, key: &str, value: &str) {
-    if let Some(object) = body.pointer_mut(path).and_then(Value::as_object_mut) {
-        object.insert(key.to_owned(), value.into());
-    }
 }
 
 async fn delete(sets: &Api<SetObject>, name: &str, uid: &str) -> Result<(), Error> {
@@ -132,7 +127,7 @@ async fn select(name: &str, before: Option<&str>, version: i32, scene: &Scene, c
         operations.push(add(["spec", "selector"], json!({})));
     }
     operations.push(add(["spec", "selector", names::VERSION], json!(version.to_string())));
-    let params = PatchParams { field_manager: Some(names::MANAGER_VERSIONS.to_owned()), ..PatchParams::default() };
+    let params = by(names::MANAGER_VERSIONS);
     let patch = Patch::Json::<()>(json_patch::Patch(operations));
     deadline(format!("switching Service {name}"), services.patch(name, &params, &patch)).await?;
     Ok(())
@@ -143,7 +138,7 @@ async fn write_status(status: &ExtendedStatefulSetStatus, scene: &Scene, context
     let owner = &scene.owner;
     let version = owner.resource_version();
     let body = Patch::Merge(status_patch(owner, version.as_deref(), &owner.status, status));
-    let params = PatchParams { field_manager: Some(names::MANAGER_STATUS.to_owned()), ..PatchParams::default() };
+    let params = by(names::MANAGER_STATUS);
     let call = format!("writing the status of ExtendedStatefulSet {}", scene.name());
     let written = deadline(call, owners.patch_status(scene.name(), &params, &body)).await?;
     context.written.remember(scene.uid(), written.resource_version().as_deref());

@@ -9,42 +9,28 @@ mod memory;
 mod observe;
 mod render;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::runtime::controller::Action as Next;
 use kube::{Client, ResourceExt as _};
 use sts_plus_api::{ExtendedStatefulSet, VersionPhase};
 use sts_plus_decide::{VersionsPlan, decide_versions};
 
+use super::frame::{self, FIRST_PAUSE, PERIOD, PERIOD_IN_MOTION, now};
 use super::phased_rollout::attempt::{Attempt, Prober};
-use super::phased_rollout::{now, pause_after};
-use crate::errors::{Class, Error};
+use crate::errors::Error;
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::leader::Guard;
-use crate::pace;
 use crate::pulse::Pulse;
-use crate::telemetry::panic_text;
 use crate::tries::{Asked, Stand, Tries};
 use crate::watch::{Caches, Queue, send};
 use crate::written::Written;
 use observe::Scene;
 
 pub use memory::Memory;
-
-/// A conflict is looked at again at once this often in one run.
-const FRESH_ROUNDS: u32 = 3;
-/// Each object is looked at once in this time, at the API server itself, whatever the streams say.
-const PERIOD: (Duration, Duration) = (Duration::from_mins(4), Duration::from_mins(5));
-/// The same while something goes on or is wrong with what is not watched (Services, nodes).
-const PERIOD_IN_MOTION: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(12));
-/// Whatever a plan says, an object does not spin.
-const SHORTEST_WAIT: Duration = Duration::from_millis(20);
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// What the runs of one scope work with.
 pub struct Context {
@@ -89,17 +75,10 @@ impl Context {
 pub async fn reconcile(owner: Arc<ExtendedStatefulSet>, context: Arc<Context>) -> Result<Next, Error> {
     let _run = context.pulse.run();
     let uid = owner.uid().unwrap_or_default();
-    if !context.guard.is_open() {
-        context.tries.forget(&uid);
-        return Ok(Next::requeue(pace::between(PERIOD.0, PERIOD.1)));
+    if let Some(next) = frame::not_now(&uid, &context.guard, &context.tries, &context.failures) {
+        return Ok(next);
     }
-    if let Some(rest) = context.failures.rest(&uid) {
-        return Ok(Next::requeue(rest));
-    }
-    let outcome = match AssertUnwindSafe(run(&owner, &context)).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(panic) => Err(Error::Panic(panic_text(&*panic))),
-    };
+    let outcome = frame::caught(run(&owner, &context)).await;
     match &outcome {
         Ok(_) => context.failures.clear(&uid),
         Err(error) => {
@@ -114,21 +93,14 @@ pub async fn reconcile(owner: Arc<ExtendedStatefulSet>, context: Arc<Context>) -
 #[must_use]
 #[allow(clippy::needless_pass_by_value, reason = "the controller calls it like this")]
 pub fn after_error(owner: Arc<ExtendedStatefulSet>, error: &Error, context: Arc<Context>) -> Next {
-    let failures = context.failures.failed(&owner.uid().unwrap_or_default());
-    Next::requeue(pause_after(error.class(), failures))
+    frame::after_error(&owner.uid().unwrap_or_default(), error, &context.failures)
 }
 
 async fn run(owner: &ExtendedStatefulSet, context: &Context) -> Result<Next, Error> {
     if let Some(next) = glance(owner, context) {
         return next;
     }
-    let mut round = 1;
-    loop {
-        match act(owner, context).await {
-            Err(error) if error.class() == Class::Conflict && round < FRESH_ROUNDS => round += 1,
-            outcome => return outcome,
-        }
-    }
+    frame::fresh_rounds(|| act(owner, context)).await
 }
 
 /// Decides on the caches. Says when to look again if nothing is to be done; says nothing if it takes a look at the API server.
@@ -199,10 +171,8 @@ fn begin(scene: &Scene, context: &Context, uid: &str, asked: Asked) {
     context.tries.start(uid, asked, attempt.make(), move || send(&queue, [object]));
 }
 
-/// A panic in the decision about one object is an error of this object.
 fn decide_safely(scene: &Scene, now: Timestamp) -> Result<VersionsPlan, Error> {
-    std::panic::catch_unwind(AssertUnwindSafe(|| decide_versions(&scene.observed, now)))
-        .map_err(|panic| Error::Panic(panic_text(&*panic)))
+    frame::safely(|| decide_versions(&scene.observed, now))
 }
 
 /// Within which time the API server itself is looked at.
@@ -224,12 +194,5 @@ fn period(plan: &VersionsPlan) -> (Duration, Duration) {
 
 /// The next look: when the plan says, or after the period, whichever comes first.
 fn next(plan: &VersionsPlan, now: Timestamp) -> Next {
-    let (low, high) = period(plan);
-    let period = pace::between(low, high);
-    let wake = plan.wake.map(|wake| {
-        let left = wake.duration_since(now).as_millis().clamp(0, i128::from(u32::MAX));
-        // One more: never a moment too early.
-        Duration::from_millis(u64::try_from(left).unwrap_or(0) + 1)
-    });
-    Next::requeue(wake.into_iter().fold(period, Duration::min).max(SHORTEST_WAIT))
+    frame::next_look(period(plan), plan.wake, None, now)
 }

@@ -88,17 +88,15 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     let found = deadline(format!("reading ExtendedStatefulSet {namespace}/{name}"), owners.get_opt(&name)).await?;
     let Some(owner) = found else { return Ok(None) };
     let uid = owner.uid().unwrap_or_default();
-    if context.written.is_outdated(&uid, owner.resource_version().as_deref(), None) {
-        return Err(Error::Outdated { what: format!("ExtendedStatefulSet {name}") });
-    }
+    let read = owner.resource_version();
+    context.written.not_outdated(Some(&uid), read.as_deref(), None, || format!("ExtendedStatefulSet {name}"))?;
     let ours = ListParams::default().labels(&format!("{}={name}", names::OWNER));
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), &namespace);
     let sets = deadline(format!("listing the StatefulSets of ExtendedStatefulSet {name}"), sets.list(&ours)).await?;
     let sets: Vec<_> = sets.items.into_iter().filter(|set| set.is_controlled_by(&uid)).map(SetObject::shrunk).collect();
     for set in &sets {
-        if context.written.is_outdated(set.uid(), set.metadata.resource_version.as_deref(), None) {
-            return Err(Error::Outdated { what: format!("StatefulSet {}", set.name()) });
-        }
+        let read = set.metadata.resource_version.as_deref();
+        context.written.not_outdated(Some(set.uid()), read, None, || format!("StatefulSet {}", set.name()))?;
     }
     let pods: Api<PodObject> = Api::namespaced(context.client.clone(), &namespace);
     let pods = deadline(format!("listing the pods of ExtendedStatefulSet {name}"), pods.list(&ours)).await?;

@@ -3,7 +3,7 @@
 //! is decided, and told, again.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, Preconditions};
 use kube::{Api, Resource as _, ResourceExt as _};
 use sts_plus_api::{PhasedRollout, PhasedRolloutStatus, Reason, names};
 use sts_plus_decide::{Action, EventTarget, NewPartition, Plan};
@@ -12,6 +12,7 @@ use super::observe::Scene;
 use super::{Context, bodies, report};
 use crate::client::deadline;
 use crate::errors::Error;
+use crate::patch::by;
 use crate::views::{PodObject, SetObject};
 
 /// Carries out a plan.
@@ -120,7 +121,7 @@ async fn patch_rollout(
     let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), scene.namespace());
     let patch = Patch::Json::<()>(patch);
     let call = format!("{what} of PhasedRollout {}", scene.name());
-    let written = deadline(call, rollouts.patch(scene.name(), &manager(names::MANAGER_LIFECYCLE), &patch)).await?;
+    let written = deadline(call, rollouts.patch(scene.name(), &by(names::MANAGER_LIFECYCLE), &patch)).await?;
     let version = written.resource_version();
     context.written.remember(scene.rollout_uid(), version.as_deref());
     Ok(Done::Rollout(version))
@@ -135,7 +136,7 @@ async fn patch_set(
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     let patch = Patch::Json::<()>(patch);
     let call = format!("patching StatefulSet {set}");
-    let written = deadline(call, sets.patch(set, &manager(names::MANAGER_HOLD), &patch)).await?;
+    let written = deadline(call, sets.patch(set, &by(names::MANAGER_HOLD), &patch)).await?;
     context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
     Ok(written.partition())
 }
@@ -181,15 +182,11 @@ async fn delete_pod(name: &str, uid: &str, scene: &Scene, context: &Context) -> 
 async fn write_status(plan: &Plan, scene: &Scene, version: Option<&str>, context: &Context) -> Result<(), Error> {
     let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), scene.namespace());
     let body = Patch::Merge(bodies::status(&scene.rollout, version, &plan.status));
-    let params = manager(names::MANAGER_STATUS);
+    let params = by(names::MANAGER_STATUS);
     let call = format!("writing the status of PhasedRollout {}", scene.name());
     let written = deadline(call, rollouts.patch_status(scene.name(), &params, &body)).await?;
     context.written.remember(scene.rollout_uid(), written.resource_version().as_deref());
     Ok(())
-}
-
-fn manager(name: &str) -> PatchParams {
-    PatchParams { field_manager: Some(name.to_owned()), ..PatchParams::default() }
 }
 
 fn reference_of(set: &SetObject) -> ObjectReference {

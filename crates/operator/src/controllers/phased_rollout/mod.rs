@@ -15,43 +15,27 @@ mod trouble;
 #[cfg(test)]
 mod tests;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::runtime::controller::Action as Next;
 use kube::{Client, ResourceExt as _};
 use sts_plus_api::{Phase, PhasedRollout};
 use sts_plus_decide::{Plan, decide};
 
-use crate::errors::{Class, Error};
+use super::frame::{self, FIRST_PAUSE, PERIOD, PERIOD_IN_MOTION, now};
+use crate::errors::Error;
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::hold::Hold;
 use crate::leader::Guard;
 use crate::metrics::Metrics;
-use crate::pace;
 use crate::pulse::Pulse;
-use crate::telemetry::panic_text;
 use crate::tries::{Stand, Tries};
 use crate::watch::{Caches, Queue, send};
 use crate::written::Written;
 use observe::Scene;
-
-/// A conflict is looked at again at once this often in one run.
-const FRESH_ROUNDS: u32 = 3;
-/// Each object is looked at once in this time, at the API server itself, whatever the streams say: a lost event is healed.
-const PERIOD: (Duration, Duration) = (Duration::from_mins(4), Duration::from_mins(5));
-/// The same while a rollout goes on: a stream that has gone silent is noticed by its own time-out after minutes only.
-const PERIOD_IN_MOTION: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(12));
-/// Whatever a plan says, an object does not spin.
-const SHORTEST_WAIT: Duration = Duration::from_millis(20);
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The pause after an error that only a person can mend.
-const PERSON_PAUSE: Duration = Duration::from_secs(30);
 
 /// What the runs of one scope work with.
 pub struct Context {
@@ -102,18 +86,10 @@ impl Context {
 pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Result<Next, Error> {
     let _run = context.pulse.run();
     let uid = rollout.uid().unwrap_or_default();
-    if !context.guard.is_open() {
-        // Another operator decides. All objects are looked at again when it is our turn.
-        context.tries.forget(&uid);
-        return Ok(Next::requeue(pace::between(PERIOD.0, PERIOD.1)));
+    if let Some(next) = frame::not_now(&uid, &context.guard, &context.tries, &context.failures) {
+        return Ok(next);
     }
-    if let Some(rest) = context.failures.rest(&uid) {
-        return Ok(Next::requeue(rest));
-    }
-    let outcome = match AssertUnwindSafe(run(&rollout, &context)).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(panic) => Err(Error::Panic(panic_text(&*panic))),
-    };
+    let outcome = frame::caught(run(&rollout, &context)).await;
     match outcome {
         Ok(next) => {
             context.failures.clear(&uid);
@@ -132,15 +108,7 @@ pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Re
 #[must_use]
 #[allow(clippy::needless_pass_by_value, reason = "the controller calls it like this")]
 pub fn after_error(rollout: Arc<PhasedRollout>, error: &Error, context: Arc<Context>) -> Next {
-    let failures = context.failures.failed(&rollout.uid().unwrap_or_default());
-    Next::requeue(pause_after(error.class(), failures))
-}
-
-pub(crate) fn pause_after(class: Class, failures: u32) -> Duration {
-    match class {
-        Class::Transient | Class::Conflict | Class::Bug => pace::after_failures(failures, FIRST_PAUSE, LONGEST_PAUSE),
-        Class::Invalid | Class::Forbidden => pace::between(PERSON_PAUSE.mul_f32(0.75), PERSON_PAUSE),
-    }
+    frame::after_error(&rollout.uid().unwrap_or_default(), error, &context.failures)
 }
 
 async fn run(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> {
@@ -148,16 +116,7 @@ async fn run(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
     if let Some(next) = glance(rollout, context) {
         return next;
     }
-    let mut round = 1;
-    loop {
-        match act(rollout, context).await {
-            Err(error) if error.class() == Class::Conflict && round < FRESH_ROUNDS => {
-                tracing::debug!(round, "looking again at once: {error}");
-                round += 1;
-            }
-            outcome => return outcome,
-        }
-    }
+    frame::fresh_rounds(|| act(rollout, context)).await
 }
 
 /// Decides on the caches. Says when to look again if nothing is to be done; says nothing if it takes a look at the API server.
@@ -234,16 +193,8 @@ fn begin(scene: &Scene, context: &Context, uid: &str, asked: crate::tries::Asked
     context.tries.start(uid, asked, attempt.make(), move || send(&queue, [object]));
 }
 
-/// A panic in the decision about one object is an error of this object.
 fn decide_safely(scene: &Scene, now: Timestamp) -> Result<Plan, Error> {
-    std::panic::catch_unwind(AssertUnwindSafe(|| decide(&scene.observed, now)))
-        .map_err(|panic| Error::Panic(panic_text(&*panic)))
-}
-
-/// Now, in the precision that a status keeps.
-pub(crate) fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+    frame::safely(|| decide(&scene.observed, now))
 }
 
 /// Within which time the API server itself is looked at.
@@ -256,12 +207,5 @@ fn period(plan: &Plan) -> (Duration, Duration) {
 
 /// The next look: when the plan says, when the hold is to be found out again, or after the period, whichever comes first.
 fn next(plan: &Plan, scene: &Scene, now: Timestamp) -> Next {
-    let (low, high) = period(plan);
-    let period = pace::between(low, high);
-    let wake = plan.wake.map(|wake| {
-        let left = wake.duration_since(now).as_millis().clamp(0, i128::from(u32::MAX));
-        // One more: never a moment too early.
-        Duration::from_millis(u64::try_from(left).unwrap_or(0) + 1)
-    });
-    Next::requeue([wake, scene.hold_again].into_iter().flatten().fold(period, Duration::min).max(SHORTEST_WAIT))
+    frame::next_look(period(plan), plan.wake, scene.hold_again, now)
 }

@@ -98,8 +98,7 @@ pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<O
         rollout.resource_version().filter(|_| found.as_ref().is_some_and(|found| found.uid() == rollout.uid()));
     let Some(rollout) = found else { return Ok(None) };
     let name_of_it = || format!("PhasedRollout {name}");
-    not_outdated(
-        context,
+    context.written.not_outdated(
         rollout.uid().as_deref(),
         rollout.resource_version().as_deref(),
         cached.as_deref(),
@@ -133,24 +132,9 @@ async fn get_set(
         let cached = known.as_ref().filter(|cached| cached.uid() == set.uid());
         let cached = cached.and_then(|cached| cached.metadata.resource_version.as_deref());
         let read = set.metadata.resource_version.as_deref();
-        not_outdated(context, Some(set.uid()), read, cached, || format!("StatefulSet {name}"))?;
+        context.written.not_outdated(Some(set.uid()), read, cached, || format!("StatefulSet {name}"))?;
     }
     Ok(set.map(SetObject::shrunk))
-}
-
-/// An answer that is older than what we know already, from a cache or from our own write, is no ground for a decision: it would be
-/// made about another template, and with nothing to wake us when it turns out to be wrong.
-fn not_outdated(
-    context: &Context,
-    uid: Option<&str>,
-    read: Option<&str>,
-    cached: Option<&str>,
-    what: impl FnOnce() -> String,
-) -> Result<(), Error> {
-    if uid.is_some_and(|uid| context.written.is_outdated(uid, read, cached)) {
-        return Err(Error::Outdated { what: what() });
-    }
-    Ok(())
 }
 
 async fn list_pods(context: &Context, namespace: &str, set: &SetObject) -> Result<Vec<PodObject>, Error> {
@@ -166,7 +150,7 @@ async fn list_pods(context: &Context, namespace: &str, set: &SetObject) -> Resul
         let same = found.items.iter().find(|pod| pod.metadata.uid == cached.metadata.uid);
         let (read, known) = (same.map(|pod| &pod.metadata), &cached.metadata);
         let read = read.and_then(|read| read.resource_version.as_deref());
-        not_outdated(context, known.uid.as_deref(), read, known.resource_version.as_deref(), || {
+        context.written.not_outdated(known.uid.as_deref(), read, known.resource_version.as_deref(), || {
             format!("pod {}", known.name.as_deref().unwrap_or_default())
         })?;
     }

@@ -14,6 +14,8 @@ use sts_plus_api::names;
 use sts_plus_decide::NewPartition;
 
 use super::*;
+use crate::controllers::frame::FRESH_ROUNDS;
+use crate::errors::Class;
 use crate::views::{PodObject, SetObject};
 
 /// One PhasedRollout, one set and its pods, as an API server keeps them.
@@ -417,17 +419,4 @@ async fn a_prometheus_that_does_not_answer_keeps_no_run_waiting() {
     tokio::time::timeout(Duration::from_secs(3), all).await.unwrap();
     let world = rig.world.lock().unwrap();
     assert_eq!(world.set["spec"]["updateStrategy"]["rollingUpdate"]["partition"], names::HOLD, "held all the same");
-}
-
-#[test]
-fn the_pause_after_an_error_follows_its_class() {
-    assert!(pause_after(Class::Transient, 1) <= FIRST_PAUSE);
-    assert!(pause_after(Class::Transient, 50) <= LONGEST_PAUSE);
-    assert!(pause_after(Class::Forbidden, 1) >= Duration::from_secs(20));
-    assert!(pause_after(Class::Forbidden, 1) <= PERSON_PAUSE);
-}
-
-#[test]
-fn now_is_in_milliseconds() {
-    assert_eq!(now().subsec_nanosecond() % 1_000_000, 0);
 }

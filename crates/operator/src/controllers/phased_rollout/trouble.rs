@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::{Api, Resource as _, ResourceExt as _};
 use sts_plus_api::{ConditionType, PhasedRollout, PhasedRolloutStatus, Reason, names};
 use sts_plus_decide::Severity;
@@ -12,6 +12,7 @@ use sts_plus_decide::Severity;
 use super::{Context, bodies, now};
 use crate::client::deadline;
 use crate::errors::{Class, Error, cut};
+use crate::patch::by;
 
 const MESSAGE_BYTES: usize = 600;
 
@@ -31,8 +32,7 @@ pub(super) async fn tell(rollout: &PhasedRollout, context: &Context, error: &Err
         return;
     }
     let body = Patch::Merge(bodies::status(&live, live.resource_version().as_deref(), &status));
-    let params = PatchParams { field_manager: Some(names::MANAGER_STATUS.to_owned()), ..PatchParams::default() };
-    match deadline(call(), rollouts.patch_status(&name, &params, &body)).await {
+    match deadline(call(), rollouts.patch_status(&name, &by(names::MANAGER_STATUS), &body)).await {
         Ok(written) => {
             context.written.remember(&live.uid().unwrap_or_default(), written.resource_version().as_deref());
         }
