@@ -1,6 +1,11 @@
 //! Conditions and reasons: one table. A reason stands for one state, so that `kubectl describe` and alerts can tell states apart.
 
 use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer as _;
+use serde::de::value::{Error, StrDeserializer};
 
 /// The condition types of a PhasedRollout. `Ready`, `Reconciling` and `Stalled` follow kstatus: the last two are never both true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,7 +93,7 @@ impl fmt::Display for VersionCondition {
 }
 
 /// The reasons of conditions and events, in `CamelCase` as they are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 pub enum Reason {
     /// Nothing is pending.
     AtRest,
@@ -253,5 +258,15 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
+    }
+}
+
+/// As it is written.
+impl FromStr for Reason {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let text: StrDeserializer<'_, Error> = text.into_deserializer();
+        Self::deserialize(text)
     }
 }

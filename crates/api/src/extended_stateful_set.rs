@@ -187,6 +187,7 @@ pub enum ZoneReplicas {
     validation = rules::type_stays(),
     validation = rules::no_roll_settings_side_by_side(),
     validation = rules::two_services(),
+    validation = rules::no_services_in_place(),
 )]
 pub struct VersionStrategy {
     /// Versions side by side, or one set whose pods are rolled. Cannot be changed.

@@ -338,6 +338,14 @@ pub(crate) fn two_services() -> Rule {
     )
 }
 
+pub(crate) fn no_services_in_place() -> Rule {
+    rule(
+        "self.type != 'InPlace' || !(has(self.activeService) || has(self.previewService) || self.scaleDownDelaySeconds > 0)",
+        "spec.updateStrategy has activeService, previewService or scaleDownDelaySeconds, which are for type SideBySide: remove them (in \
+         place there is one StatefulSet, and a Service that selects it follows by itself)",
+    )
+}
+
 pub(crate) fn no_roll_settings_side_by_side() -> Rule {
     rule(
         "self.type != 'SideBySide' || !has(self.check) || \

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::phased_rollout::Conditions;
-use crate::status::{CheckRecord, Current, without_defaults};
+use crate::status::{CheckRecord, Current, PhasedRolloutStatus, without_defaults};
 
 /// What the operator saw and where it stands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,9 @@ pub struct ExtendedStatefulSetStatus {
     /// The upgrade that is going on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
+    /// InPlace: where the rolling update of each StatefulSet stands, by name. As the status of a PhasedRollout.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rollouts: BTreeMap<String, PhasedRolloutStatus>,
     /// When the version that is in charge took over from another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promotion_time: Option<Timestamp>,
@@ -136,7 +139,7 @@ pub enum UpgradeStep {
     Waiting,
     /// Its canaries run.
     Canary,
-    /// All of its pods are started, zone by zone.
+    /// All of its pods are started, or rolled in place, zone by zone.
     Rolling,
     /// The pods of a try that failed are removed.
     Clearing,

@@ -1,9 +1,10 @@
 //! What was seen: the input of a decision. Views hold only what decisions need; the operator fills them from the API server.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
-use sts_plus_api::{CheckRecord, PhasedRolloutSpec, PhasedRolloutStatus, Reason};
+use sts_plus_api::{CheckRecord, PhasedRolloutSpec, PhasedRolloutStatus, Reason, names};
 
 /// Everything that one decision looks at, read at about the same time.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,9 +27,39 @@ pub struct Observed {
     pub tried: Option<Try>,
 }
 
+/// The kind of object that a rollout belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keeper {
+    /// A PhasedRollout.
+    #[default]
+    PhasedRollout,
+    /// An ExtendedStatefulSet whose versions take each other's place in one StatefulSet.
+    ExtendedStatefulSet,
+}
+
+impl Keeper {
+    /// The annotation of the object that lets a failed revision be tried again.
+    #[must_use]
+    pub fn retry_annotation(self) -> &'static str {
+        match self {
+            Self::PhasedRollout => names::RETRY,
+            Self::ExtendedStatefulSet => names::RETRY_VERSION,
+        }
+    }
+}
+
+/// As it is written in `kind`.
+impl fmt::Display for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
 /// The PhasedRollout as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolloutView {
+    /// The kind of the object that it is or stands for.
+    pub keeper: Keeper,
     /// Name.
     pub name: String,
     /// Namespace.
@@ -45,6 +76,8 @@ pub struct RolloutView {
     pub has_finalizer: bool,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
+    /// True: pods of the old revision that are broken are not waited for.
+    pub passes_broken: bool,
     /// Spec, with the defaults of the schema.
     pub spec: PhasedRolloutSpec,
     /// Status as written last; default if there is none.
@@ -163,6 +196,8 @@ pub struct PodView {
     pub node: Option<String>,
     /// Label `topology.kubernetes.io/zone`.
     pub zone: Option<String>,
+    /// Label `fissile.cloudfoundry.org/version`.
+    pub version: Option<i32>,
 }
 
 /// Why a pod does not run.

@@ -33,7 +33,7 @@ pub struct CheckRequest {
 }
 
 /// One write.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Add our finalizer to the PhasedRollout.
     AddFinalizer,

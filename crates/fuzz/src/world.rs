@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sts_plus_api::{CheckRecord, PhasedRolloutSpec, PhasedRolloutStatus, Verdict, names};
 use sts_plus_decide::{
-    Action, CheckRequest, HoldState, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Strategy, Target,
+    Action, CheckRequest, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Strategy, Target,
     Try, decide,
 };
 
@@ -60,12 +60,15 @@ pub(crate) fn pod(ordinal: i32, revision: &str) -> PodView {
         problem: None,
         node: Some("node-1".into()),
         zone: Some("zone-1".into()),
+        version: None,
     }
 }
 
 /// A PhasedRollout of that set in mid-rollout.
 pub(crate) fn rollout(spec: PhasedRolloutSpec, status: PhasedRolloutStatus) -> RolloutView {
     RolloutView {
+        keeper: Keeper::PhasedRollout,
+        passes_broken: false,
         name: "gate".into(),
         namespace: "default".into(),
         uid: "rollout".into(),

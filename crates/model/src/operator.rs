@@ -3,7 +3,7 @@
 
 use sts_plus_api::{Reason, names};
 use sts_plus_decide::{
-    Action, ConfigProblem, EventTarget, HoldState, NewPartition, Observed, Plan, PodView, Problem, Rival, RolloutView,
+    Action, ConfigProblem, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, Problem, Rival, RolloutView,
     SetView, Target, decide,
 };
 
@@ -57,6 +57,8 @@ impl World {
     #[allow(clippy::unused_self, reason = "reads as its siblings")]
     fn rollout_view(&self, own: &Rollout) -> RolloutView {
         RolloutView {
+            keeper: Keeper::PhasedRollout,
+            passes_broken: false,
             name: own.name.clone(),
             namespace: "ns".into(),
             uid: format!("uid-{}", own.name),
@@ -90,6 +92,7 @@ impl World {
             problem: pod.is_stuck(self.now).then_some(problem),
             node: Some("node".into()),
             zone: None,
+            version: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! When checks fail: hold, pause, go back, or go on; rejected revisions; and what a person's retry does.
 
 use jiff::{SignedDuration, Timestamp};
-use sts_plus_api::{Current, OnFailure, Phase, Reason, Step, names};
+use sts_plus_api::{Current, OnFailure, Phase, Reason, Step};
 
 use super::{
     draft::Draft,
@@ -126,7 +126,7 @@ pub(crate) fn stand_with(draft: &Draft, current: &Current, what: &str) -> Stand 
 
 /// A new value of the retry annotation takes the revision off the list and starts the counters again.
 pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
-    let given = draft.observed.rollout.annotations.get(names::RETRY).map(|token| token_of(token));
+    let given = draft.observed.rollout.annotations.get(retry_annotation(draft)).map(|token| token_of(token));
     if given == draft.status.retry {
         return;
     }
@@ -137,12 +137,12 @@ pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
     if rejected || draft.status.current.as_ref().is_some_and(|current| current.failed) {
         draft.status.current = None;
         draft.status.last_progress_time = Some(draft.now);
-        draft.normal(Reason::RolloutStarted, &format!("{} was set: {} is tried again", names::RETRY, facts.wanted));
+        draft.normal(Reason::RolloutStarted, &format!("{} was set: {} is tried again", retry_annotation(draft), facts.wanted));
     } else {
         // It allows nothing in advance, and whoever set it hears that.
         let note = format!(
             "{}: {} was set while nothing had failed; a later failure is tried again for another value",
-            names::RETRY,
+            retry_annotation(draft),
             given
         );
         draft.normal(Reason::NothingToRetry, &note);
@@ -162,10 +162,14 @@ fn token_of(given: &str) -> String {
 fn retry_words(draft: &Draft) -> String {
     match &draft.status.retry {
         Some(used) => {
-            format!("the annotation {} (with another value than {used})", names::RETRY)
+            format!("the annotation {} (with another value than {used})", retry_annotation(draft))
         }
-        None => format!("the annotation {}", names::RETRY),
+        None => format!("the annotation {}", retry_annotation(draft)),
     }
+}
+
+fn retry_annotation(draft: &Draft) -> &'static str {
+    draft.observed.rollout.keeper.retry_annotation()
 }
 
 /// A rejected revision is held until a person retries it. This stands before any repair.
@@ -190,9 +194,10 @@ fn rejected_stand(draft: &Draft, facts: &Facts) -> Stand {
         (Phase::Held, format!("{} of {} pods carry it", facts.count_wanted(), facts.replicas()))
     };
     let message = format!(
-        "{} was rejected and is held; {pods}; change the template, or set {} on the PhasedRollout to try it again",
+        "{} was rejected and is held; {pods}; change the template, or set {} on the {} to try it again",
         facts.wanted,
-        retry_words(draft)
+        retry_words(draft),
+        draft.observed.rollout.keeper
     );
     Stand::new(Motion::Stalled, phase, Reason::RevisionRejected, message)
 }

@@ -132,6 +132,15 @@ pub(crate) fn opened(facts: &Facts) -> Option<PodIndex> {
     (is_index && revision == facts.wanted && partition == facts.partition()).then_some(PodIndex(partition.0))
 }
 
+/// The partition that another write of the set has to carry: as it is, or as the operator wrote it last if somebody else lowered it
+/// without a person's permission.
+pub(crate) fn kept_partition(set: &SetView) -> i32 {
+    let Some(seen) = set.partition else { return names::HOLD };
+    let is_allowed = set.annotations.get(names::ALLOW_PARTITION).is_some_and(|allowed| *allowed == seen.to_string());
+    let last = written(set).filter(|_| !is_allowed).map_or(seen, |(_, partition)| partition.0);
+    seen.max(last)
+}
+
 /// The partition that the operator wrote last, and for which revision.
 pub(crate) fn written(set: &SetView) -> Option<(&str, Partition)> {
     let (revision, partition) = set.annotations.get(names::WRITTEN_PARTITION)?.rsplit_once('/')?;

@@ -39,9 +39,12 @@ fn is_down(facts: &Facts) -> bool {
     facts.off().all(|(_, pod)| facts.is_broken(pod)) && below.map(|index| facts.pod(index)).all(|pod| pod.is_some())
 }
 
-/// Indexes that need not be available: broken pods of a set that was never healthy.
+/// Indexes that need not be available: broken pods of a set that was never healthy, or that are not waited for by request.
+/// `OrderedReady` rolls nothing while any pod is broken, whatever is requested.
 pub(crate) fn exempt(draft: &Draft, facts: &Facts) -> Vec<PodIndex> {
-    let waived = |(_, pod): &(PodIndex, &PodView)| draft.status.never_healthy && facts.is_broken(pod);
+    let by_request = draft.observed.rollout.passes_broken && facts.set.parallel;
+    let passes = draft.status.never_healthy || by_request;
+    let waived = |(_, pod): &(PodIndex, &PodView)| passes && facts.is_broken(pod);
     facts.off().filter(waived).map(|(index, _)| index).collect()
 }
 
@@ -269,9 +272,9 @@ fn repairing(message: String) -> Stand {
 
 /// In a normal step: the pod that was opened is stuck on its old revision, which `OrderedReady` never replaces (§6).
 pub(crate) fn unstick(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
-    let never_healthy = draft.status.never_healthy;
-    let is_in_the_way = |pod: &PodView| facts::is_stuck(pod) || (never_healthy && facts.is_broken(pod));
-    let opened = |(index, pod): &(PodIndex, &PodView)| facts.partition().opens(*index) && is_in_the_way(pod);
+    let exempt = exempt(draft, facts);
+    let is_in_the_way = |(index, pod): &(PodIndex, &PodView)| facts::is_stuck(pod) || exempt.contains(index);
+    let opened = |entry: &(PodIndex, &PodView)| facts.partition().opens(entry.0) && is_in_the_way(entry);
     let (_, pod) = facts.off().find(opened)?;
     Some(delete_stuck(draft, facts, pod))
 }

@@ -72,7 +72,7 @@ impl<'a> Draft<'a> {
         self.tell(Severity::Warning, reason, note);
     }
 
-    fn tell(&mut self, severity: Severity, reason: Reason, note: &str) {
+    pub(super) fn tell(&mut self, severity: Severity, reason: Reason, note: &str) {
         self.events.push(Event { on: EventTarget::Rollout, severity, reason, note: plain(note, NOTE_BYTES) });
     }
 

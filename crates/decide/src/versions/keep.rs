@@ -1,15 +1,22 @@
 //! The version that is in charge keeps all its pods, and its StatefulSets what was written to them; Services follow it.
 
-use sts_plus_api::Reason;
+use sts_plus_api::{Reason, names};
 
 use super::{ChildView, ServiceView, VersionAction, draft::Draft, world::World};
+use crate::rollout;
 
 /// Its StatefulSets are there, as they were written, with as many pods as are wanted.
 pub(super) fn replicas(draft: &mut Draft, world: &World, version: i32) {
     let is_known = world.hash_of(version).is_none_or(|hash| hash == draft.observed.template.hash);
     for (zone, count) in &world.zones {
         match world.child(version, zone.as_deref()) {
-            Some(child) => keep(draft, child, *count),
+            Some(child) => {
+                if child.stale.is_some() {
+                    // Nothing else is left: the other version was deleted by somebody else.
+                    mark(draft, child, None);
+                }
+                keep(draft, child, *count);
+            }
             // What an older version was made from is not known any more.
             None if is_known => make(draft, world, version, zone.as_deref(), *count),
             None => {}
@@ -34,10 +41,6 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32) {
     if child.deleting {
         return;
     }
-    if child.stale.is_some() {
-        // Nothing else is left: the other version was deleted by somebody else.
-        draft.act(VersionAction::Mark { name: child.name.clone(), uid: child.uid.clone(), stale: None });
-    }
     let is_foreign_write = has_drifted(draft, child);
     if is_foreign_write {
         let ChildView { name, replicas, .. } = child;
@@ -50,11 +53,25 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32) {
     }
     let template = &draft.observed.template;
     if child.hash == template.hash && (child.settings != template.settings || is_foreign_write) {
-        let (name, zone) = (child.name.clone(), child.zone.clone());
-        draft.act(VersionAction::Apply { name, zone, version: child.version, replicas: count });
+        apply(draft, child, child.version, count, kept_partition(child));
     } else if child.replicas != count {
         scale(draft, child, count);
     }
+}
+
+/// Everything of the template, with a partition in the same write.
+pub(super) fn apply(draft: &mut Draft, child: &ChildView, version: i32, replicas: i32, partition: i32) {
+    let (name, zone) = (child.name.clone(), child.zone.clone());
+    draft.act(VersionAction::Apply { name, zone, version, replicas, partition });
+}
+
+/// Side by side it is the full hold. In place it stays where the engine wrote it, or above; only what a person allowed is kept lower.
+fn kept_partition(child: &ChildView) -> i32 {
+    child.set.as_ref().map_or(names::HOLD, |set| rollout::kept_partition(set))
+}
+
+pub(super) fn mark(draft: &mut Draft, child: &ChildView, stale: Option<String>) {
+    draft.act(VersionAction::Mark { name: child.name.clone(), uid: child.uid.clone(), stale });
 }
 
 pub(super) fn scale(draft: &mut Draft, child: &ChildView, replicas: i32) {
@@ -108,7 +125,7 @@ pub(super) fn unusable_service(draft: &Draft) -> Option<String> {
             }
             ServiceView { is_foreign: true, .. } => Some(format!(
                 "spec.updateStrategy.{field}: Service {name} selects a version that somebody else wrote; remove {} from its selector",
-                sts_plus_api::names::VERSION
+                names::VERSION
             )),
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! The versions of an ExtendedStatefulSet, side by side: a chain of rooms, each of which either knows what comes next or hands over.
 //!
 //! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted, `keep` looks after the version that is in
-//! charge, `tidy` removes what is not needed any more, `upgrade` brings a new version into charge with `cycle`, its checks, and
+//! charge, `in_place` rolls one StatefulSet to the next version, `tidy` removes what is not needed any more, `upgrade` brings a new version into charge with `cycle`, its checks, and
 //! `report` tells people.
 //!
 //! What runs is never removed for something that does not run yet: a lower version goes only after a higher one was promoted with all
@@ -10,6 +10,7 @@
 mod choose;
 mod cycle;
 mod draft;
+mod in_place;
 mod keep;
 mod observed;
 mod plan;
@@ -27,6 +28,7 @@ use draft::{Draft, Motion, Stand};
 pub use observed::{ChildView, OwnerView, ServiceView, TemplateView, VersionsObserved};
 pub use plan::{VersionAction, VersionsPlan};
 use world::World;
+pub use world::child_name;
 
 /// Decides what comes next for one ExtendedStatefulSet.
 ///
@@ -58,18 +60,21 @@ fn steer(draft: &mut Draft, world: &World) -> Step {
         Ok(chosen) => chosen,
         Err(stand) => {
             // What is in charge is looked after also when no other version can begin.
-            if let Some(current) = draft.status.current_version.filter(|version| !world.children(*version).is_empty()) {
+            let there = draft.status.current_version.filter(|version| !world.children(*version).is_empty());
+            if let Some(current) = there.filter(|_| !world.is_in_place) {
                 keep::replicas(draft, world, current);
             }
             return Step::Stand(stand);
         }
     };
+    if world.is_in_place {
+        return in_place::advance(draft, world, current, target);
+    }
     keep::replicas(draft, world, current);
     keep::services(draft, world, current, target);
     if draft.observed.owner.spec.paused {
         upgrade::stop_clock(draft);
-        let message = format!("spec.paused is true: version {current} stays as it is, and no step is made");
-        return Step::Stand(Stand::new(Motion::Held, VersionPhase::Paused, Reason::Paused, message));
+        return Step::Stand(paused(current));
     }
     if let Some(stand) = tidy::others(draft, world, current, target) {
         return Step::Stand(stand);
@@ -80,6 +85,11 @@ fn steer(draft: &mut Draft, world: &World) -> Step {
         return Step::Stand(dropped.unwrap_or_else(|| report::rest(world, current)));
     }
     upgrade::advance(draft, world, current, target)
+}
+
+fn paused(current: i32) -> Stand {
+    let message = format!("spec.paused is true: version {current} stays as it is, and no step is made");
+    Stand::new(Motion::Held, VersionPhase::Paused, Reason::Paused, message)
 }
 
 /// Why nothing can be done with it as it is written. What runs is not touched.
@@ -94,14 +104,9 @@ fn refusal(draft: &Draft) -> Option<Stand> {
             format!("{message}; nothing that runs is touched"),
         ))
     };
-    if spec.update_strategy.kind == VersionStrategyType::InPlace {
-        let message =
-            "spec.updateStrategy.type InPlace is not supported in this release: use SideBySide, or a PhasedRollout";
-        return refused(Reason::NotSupported, message.to_owned());
-    }
-    if observed.template.has_claims {
-        let message = "spec.template.spec.volumeClaimTemplates are not supported in this release: remove them, or use a PhasedRollout \
-             for a StatefulSet with volumes";
+    if observed.template.has_claims && spec.update_strategy.kind == VersionStrategyType::SideBySide {
+        let message = "spec.template.spec.volumeClaimTemplates are not supported side by side in this release: remove them, or use \
+             spec.updateStrategy.type InPlace in a new ExtendedStatefulSet";
         return refused(Reason::NotSupported, message.to_owned());
     }
     if let Some(problem) = &observed.template.problem {

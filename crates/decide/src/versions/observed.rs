@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sts_plus_api::{ExtendedStatefulSetSpec, ExtendedStatefulSetStatus};
 
-use crate::{ConfigProblem, PodView, Try};
+use crate::{ConfigProblem, PodView, SetView, Try};
 
 /// Everything that one decision looks at, read at about the same time.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +92,8 @@ pub struct ChildView {
     pub stale: Option<String>,
     /// Its pods.
     pub pods: Vec<PodView>,
+    /// InPlace: what the rollout engine looks at.
+    pub set: Option<Box<SetView>>,
 }
 
 /// A Service whose selector follows a version.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use sts_plus_api::ExtendedStatefulSetStatus;
 
-use crate::{CheckRequest, Event};
+use crate::{Action, CheckRequest, Event};
 
 /// The outcome of a decision. As the plan of a rollout: a try that is due comes alone; the actions are carried out in their order,
 /// then the events are recorded, then the status is written.
@@ -35,7 +35,7 @@ pub enum VersionAction {
         /// Pods.
         replicas: i32,
     },
-    /// Write everything of ours anew, from the template, whose digest the child has.
+    /// Write everything of ours anew, from the template, if the StatefulSet is as it was read.
     Apply {
         /// Name.
         name: String,
@@ -45,7 +45,11 @@ pub enum VersionAction {
         version: i32,
         /// Pods.
         replicas: i32,
+        /// The partition that goes with it, in the same write.
+        partition: i32,
     },
+    /// InPlace: a step of the rollout engine.
+    Roll(Action),
     /// Change the number of pods, if the UID is this one.
     Scale {
         /// Name.

@@ -51,8 +51,9 @@ pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
 }
 
 fn detail(draft: &Draft, world: &World, version: i32) -> VersionDetail {
-    let sets: Vec<_> = world.children(version).iter().map(|child| set(child)).collect();
-    let stale = world.children(version).iter().find_map(|child| child.stale.clone());
+    let sets: Vec<_> = world.children(version).iter().map(|child| set(world, child, version)).collect();
+    let marked = world.children(version).iter().filter(|child| child.version == version);
+    let stale = marked.filter_map(|child| child.stale.clone()).next();
     let upgrade = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == version);
     let is_stale = stale.is_some() || upgrade.is_some_and(|upgrade| upgrade.step == sts_plus_api::UpgradeStep::Stale);
     VersionDetail {
@@ -66,12 +67,14 @@ fn detail(draft: &Draft, world: &World, version: i32) -> VersionDetail {
     }
 }
 
-fn set(child: &ChildView) -> VersionSet {
+fn set(world: &World, child: &ChildView, version: i32) -> VersionSet {
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let pods = || world.pods_at(child, version);
     VersionSet {
         name: child.name.clone(),
         zone: child.zone.clone(),
-        replicas: child.replicas,
-        ready: i32::try_from(child.pods.iter().filter(|pod| is_ready(pod)).count()).unwrap_or(i32::MAX),
+        replicas: if world.is_in_place { number(pods().count()) } else { child.replicas },
+        ready: number(pods().filter(|pod| is_ready(pod)).count()),
         generation: child.generation,
     }
 }

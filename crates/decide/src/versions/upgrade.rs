@@ -4,9 +4,9 @@
 use sts_plus_api::{Reason, Upgrade, UpgradeStep, VersionPhase, names};
 
 use super::{
-    Step, VersionAction, cycle,
+    Step, cycle,
     draft::{Draft, Motion, Stand},
-    keep::{make, scale},
+    keep::{make, mark, scale},
     tidy,
     world::World,
 };
@@ -176,7 +176,7 @@ fn overdue(draft: &mut Draft, upgrade: &Upgrade) -> Option<jiff::Timestamp> {
 
 fn promote(draft: &mut Draft, world: &World, version: i32, current: i32) -> Stand {
     for child in world.children(version).iter().filter(|child| child.stale.is_some()) {
-        draft.act(VersionAction::Mark { name: child.name.clone(), uid: child.uid.clone(), stale: None });
+        mark(draft, child, None);
     }
     draft.status.current_version = Some(version);
     (draft.status.update_version, draft.status.upgrade) = (None, None);
@@ -245,8 +245,7 @@ fn stay_stale(draft: &mut Draft, world: &World, upgrade: &Upgrade, current: i32)
     let Upgrade { version, reason, .. } = upgrade;
     for child in world.children(*version) {
         if child.stale.as_deref() != Some(reason) {
-            let stale = Some(reason.clone());
-            draft.act(VersionAction::Mark { name: child.name.clone(), uid: child.uid.clone(), stale });
+            mark(draft, child, Some(reason.clone()));
         }
         if child.replicas > 0 {
             scale(draft, child, 0);

@@ -4,29 +4,59 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use sts_plus_api::VersionStrategyType;
 
-use super::{ChildView, VersionsObserved};
+use super::{ChildView, OwnerView, VersionsObserved};
 use crate::rollout::{available_at, is_ready};
 use crate::{PodView, rollout::clock};
+
+/// The name of the StatefulSet of a version: `<name>-v<N>`, with zones `<name>-<zone>-v<N>`; in place without the version.
+#[must_use]
+pub fn child_name(name: &str, kind: VersionStrategyType, version: i32, zone: Option<&str>) -> String {
+    let zone = zone.map(|zone| format!("-{zone}")).unwrap_or_default();
+    match kind {
+        VersionStrategyType::SideBySide => format!("{name}{zone}-v{version}"),
+        VersionStrategyType::InPlace => format!("{name}{zone}"),
+    }
+}
 
 pub(super) struct World<'a> {
     pub(super) observed: &'a VersionsObserved,
     pub(super) now: Timestamp,
     /// The zones in their order, each with the pods that it should have.
     pub(super) zones: Vec<(Option<String>, i32)>,
+    pub(super) is_in_place: bool,
     versions: BTreeMap<i32, Vec<&'a ChildView>>,
 }
 
 impl<'a> World<'a> {
     pub(super) fn new(observed: &'a VersionsObserved, zones: Vec<(Option<String>, i32)>, now: Timestamp) -> Self {
+        let is_in_place = observed.owner.spec.update_strategy.kind == VersionStrategyType::InPlace;
         let mut versions: BTreeMap<i32, Vec<&ChildView>> = BTreeMap::new();
         for child in &observed.children {
-            versions.entry(child.version).or_default().push(child);
+            let carried = child.pods.iter().filter_map(|pod| pod.version).filter(|_| is_in_place);
+            for version in carried.chain([child.version]) {
+                versions.entry(version).or_default();
+            }
+            if !is_in_place {
+                versions.entry(child.version).or_default().push(child);
+            }
+        }
+        if is_in_place && !observed.children.is_empty() {
+            // Every version is in the same StatefulSets.
+            let status = &observed.owner.status;
+            let noted = status.upgrade.as_ref().map(|upgrade| upgrade.version);
+            for version in noted.into_iter().chain(status.current_version) {
+                versions.entry(version).or_default();
+            }
+            for children in versions.values_mut() {
+                children.extend(&observed.children);
+            }
         }
         for children in versions.values_mut() {
             children.sort_by(|a, b| a.name.cmp(&b.name));
         }
-        Self { observed, now, zones, versions }
+        Self { observed, now, zones, is_in_place, versions }
     }
 
     /// The versions of which there is a StatefulSet, in ascending order.
@@ -42,14 +72,24 @@ impl<'a> World<'a> {
         self.children(version).iter().copied().find(|child| child.zone.as_deref() == zone)
     }
 
+    /// The digest of a version. In place only that of the newest one is at a StatefulSet.
     pub(super) fn hash_of(&self, version: i32) -> Option<&'a str> {
-        self.children(version).first().map(|child| child.hash.as_str())
+        let child = self.children(version).iter().find(|child| child.version == version);
+        let noted = || self.observed.owner.status.details.iter().find(|detail| detail.version == version);
+        let noted = || noted().map(|detail| detail.hash.as_str()).filter(|_| self.is_in_place);
+        child.map(|child| child.hash.as_str()).or_else(noted).filter(|hash| !hash.is_empty())
     }
 
-    /// `<name>-v<N>`, with zones `<name>-<zone>-v<N>`.
+    /// The pods of a StatefulSet that carry the version.
+    pub(super) fn pods_at(&self, child: &'a ChildView, version: i32) -> impl Iterator<Item = &'a PodView> {
+        let is_in_place = self.is_in_place;
+        child.pods.iter().filter(move |pod| !is_in_place || pod.version == Some(version))
+    }
+
+    /// The name of a StatefulSet; see [`child_name`].
     pub(super) fn name_of(&self, version: i32, zone: Option<&str>) -> String {
-        let name = &self.observed.owner.name;
-        zone.map_or_else(|| format!("{name}-v{version}"), |zone| format!("{name}-{zone}-v{version}"))
+        let OwnerView { name, spec, .. } = &self.observed.owner;
+        child_name(name, spec.update_strategy.kind, version, zone)
     }
 
     /// A StatefulSet that is not ours and has the name of one that the version still needs.
@@ -102,7 +142,7 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn has_ready(&self, version: i32) -> bool {
-        self.children(version).iter().any(|child| child.pods.iter().any(is_ready))
+        self.children(version).iter().any(|child| self.pods_at(child, version).any(is_ready))
     }
 
     pub(super) fn has_pods(&self, version: i32) -> bool {

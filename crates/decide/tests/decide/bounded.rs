@@ -28,6 +28,7 @@ fn rolling() -> Observed {
         problem: None,
         node: None,
         zone: None,
+        version: None,
     };
     let written = format!("{}/{}", revision(1), 2);
     observed.target = Target::Found(Box::new(SetView {

@@ -13,7 +13,8 @@ use sts_plus_api::{
     Query, Reason, Step, StuckPods, Verdict, names,
 };
 use sts_plus_decide::{
-    CheckKey, ConfigProblem, HoldState, Observed, PodView, Problem, Rival, RolloutView, SetView, Strategy as Rolling,
+    CheckKey, ConfigProblem, HoldState, Keeper, Observed, PodView, Problem, Rival, RolloutView, SetView,
+    Strategy as Rolling,
     Target, Try,
 };
 
@@ -97,6 +98,7 @@ prop_compose! {
             ready_since,
             problem: problem.map(|(container, reason)| Problem { container, reason, message: "x".repeat(3000) }),
             zone: node.clone(),
+            version: None,
             node,
         }
     }
@@ -269,6 +271,8 @@ prop_compose! {
     fn rollout()(spec in spec(), status in status(), annotations in annotations(), created in time(),
         deleting in prop::bool::weighted(0.1), has_finalizer in prop::bool::weighted(0.9)) -> RolloutView {
         RolloutView {
+            keeper: Keeper::PhasedRollout,
+            passes_broken: false,
             name: "gate".into(),
             namespace: "ns".into(),
             uid: "gate-uid".into(),

@@ -90,7 +90,7 @@ impl World {
                     self.judge_death(self.child(name), plan);
                     left.remove(name);
                 }
-                VersionAction::Mark { .. } | VersionAction::Select { .. } => {}
+                VersionAction::Mark { .. } | VersionAction::Select { .. } | VersionAction::Roll(_) => {}
             }
         }
         assert!(!had_any || !left.is_empty(), "all versions would be gone: {actions:?} {self:?}");

@@ -64,5 +64,6 @@ pub fn pod(set: &str, ordinal: i32, uid: u32, now: Timestamp) -> PodView {
         problem: None,
         node: None,
         zone: None,
+        version: None,
     }
 }

@@ -199,6 +199,8 @@ impl World {
                 self.child_mut(name).stale.clone_from(stale);
                 name
             }
+            // In place only, which this world does not know.
+            VersionAction::Roll(_) => return,
             VersionAction::Delete { name, .. } => {
                 self.children.retain(|child| child.name != *name);
                 name
@@ -232,6 +234,7 @@ impl World {
             selector: format!("version={version}"),
             stale: None,
             pods: Vec::new(),
+            set: None,
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod checks;
 mod children;
+mod in_place;
 mod input;
 mod minds;
 mod scaling;

@@ -14,7 +14,7 @@ fn zoned(zones: &[&str]) -> Value {
 }
 
 /// Nodes of the test cluster carry no zone unless they are labelled.
-async fn label_nodes(story: &Story, zones: &[&str]) -> Vec<String> {
+pub async fn label_nodes(story: &Story, zones: &[&str]) -> Vec<String> {
     let nodes = story.scene.kubectl_ok(&["get", "nodes", "-o", "name"], "").await;
     let nodes: Vec<String> = nodes.stdout.lines().map(str::to_owned).collect();
     assert!(nodes.len() >= zones.len(), "{nodes:?}");

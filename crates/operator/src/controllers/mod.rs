@@ -3,3 +3,4 @@
 pub mod extended_stateful_set;
 mod frame;
 pub mod phased_rollout;
+mod roll;

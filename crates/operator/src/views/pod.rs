@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
 use serde::Deserialize;
+use sts_plus_api::names;
 use sts_plus_decide::{PodView, Problem};
 
 use super::set::controller;
@@ -160,6 +161,7 @@ impl PodObject {
             problem: self.problem(),
             node: self.spec.node_name.clone().filter(|node| !node.is_empty()),
             zone: self.label(ZONE).map(str::to_owned),
+            version: self.label(names::VERSION).and_then(|version| version.parse().ok()),
         })
     }
 }

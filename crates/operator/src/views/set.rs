@@ -137,6 +137,7 @@ impl SetObject {
             selector: self.pod_selector().unwrap_or_default(),
             stale: is_stale.then(|| text(names::STALE_REASON)),
             pods,
+            set: None,
         })
     }
 
@@ -215,7 +216,7 @@ fn partition_manager(entries: &[ManagedFieldsEntry]) -> Option<String> {
     const PARTITION: [&str; 4] = ["f:spec", "f:updateStrategy", "f:rollingUpdate", "f:partition"];
     entries
         .iter()
-        .filter(|entry| entry.manager.as_deref() != Some(names::MANAGER_HOLD))
+        .filter(|entry| !matches!(entry.manager.as_deref(), Some(names::MANAGER_HOLD | names::MANAGER_VERSIONS)))
         .filter(|entry| {
             let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
             PARTITION.iter().try_fold(fields, |at, key| at.map(|fields| fields.get(key))).flatten().is_some()

@@ -5,12 +5,13 @@ use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
-use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, names};
-use sts_plus_decide::{Severity, VersionAction, VersionsPlan};
+use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, VersionStrategyType, names};
+use sts_plus_decide::{Action, Severity, VersionAction, VersionsPlan};
 
 use super::Context;
 use super::observe::Scene;
 use crate::client::deadline;
+use crate::controllers::roll::Roll;
 use crate::errors::Error;
 use crate::patch::{add, by, status_patch, test};
 use crate::views::SetObject;
@@ -18,11 +19,12 @@ use crate::views::SetObject;
 /// Carries out a plan.
 pub(super) async fn carry_out(plan: &VersionsPlan, scene: &Scene, context: &Context) -> Result<(), Error> {
     let mut status = plan.status.clone();
+    let is_in_place = scene.owner.spec.update_strategy.kind == VersionStrategyType::InPlace;
     for action in &plan.actions {
         let written = act(action, scene, context).await?;
         tracing::info!(namespace = scene.namespace(), owner = scene.name(), ?action, "written");
         if let Some(set) = written {
-            note(&mut status, &set);
+            note(&mut status, &set, is_in_place);
         }
     }
     let basis = scene.owner.resource_version().unwrap_or_default();
@@ -41,11 +43,13 @@ pub(super) async fn carry_out(plan: &VersionsPlan, scene: &Scene, context: &Cont
 }
 
 /// What was written is known to be ours by its generation.
-fn note(status: &mut ExtendedStatefulSetStatus, set: &SetObject) {
+fn note(status: &mut ExtendedStatefulSetStatus, set: &SetObject, is_in_place: bool) {
     let sets = status.details.iter_mut().flat_map(|detail| &mut detail.sets);
     for noted in sets.filter(|noted| noted.name == set.name()) {
         noted.generation = set.metadata.generation.unwrap_or_default();
-        noted.replicas = set.view().replicas;
+        if !is_in_place {
+            noted.replicas = set.view().replicas;
+        }
     }
 }
 
@@ -53,16 +57,29 @@ fn note(status: &mut ExtendedStatefulSetStatus, set: &SetObject) {
 async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result<Option<SetObject>, Error> {
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     let written = match action {
-        VersionAction::Create { name, zone, version, replicas }
-        | VersionAction::Apply { name, zone, version, replicas } => {
-            let mut body = scene.body(name, zone.as_deref(), *version, *replicas);
-            let uid =
-                scene.sets.get(name).map(SetObject::uid).filter(|_| matches!(action, VersionAction::Apply { .. }));
-            if let (Some(uid), Some(metadata)) = (uid, body.pointer_mut("/metadata").and_then(Value::as_object_mut)) {
-                metadata.insert("uid".to_owned(), uid.into());
+        VersionAction::Create { name, zone, version, replicas } => {
+            let body = scene.body(name, zone.as_deref(), *version, *replicas, names::HOLD);
+            apply(&sets, name, body).await?
+        }
+        VersionAction::Apply { name, zone, version, replicas, partition } => {
+            let mut body = scene.body(name, zone.as_deref(), *version, *replicas, *partition);
+            let seen = scene.sets.get(name).map(|set| &set.metadata);
+            if let (Some(seen), Some(metadata)) = (seen, body.pointer_mut("/metadata").and_then(Value::as_object_mut)) {
+                metadata.insert("uid".to_owned(), json!(seen.uid));
+                metadata.insert("resourceVersion".to_owned(), json!(seen.resource_version));
             }
-            let params = PatchParams::apply(names::MANAGER_VERSIONS).force();
-            deadline(format!("applying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await?
+            apply(&sets, name, body).await?
+        }
+        VersionAction::Roll(action) => {
+            let roll = Roll { client: &context.client, namespace: scene.namespace(), written: &context.written, failures: &context.failures };
+            return match action {
+                Action::PatchSet { set, uid, generation, partition, annotations } => {
+                    let seen = scene.sets.get(set);
+                    roll.patch_set(seen, set, uid, *generation, *partition, annotations).await
+                }
+                Action::DeletePod { name, uid } => roll.delete_pod(name, uid).await.map(|()| None),
+                Action::AddFinalizer | Action::RemoveFinalizer | Action::ConsumeAnnotation(_) => Ok(None),
+            };
         }
         VersionAction::Scale { name, uid, replicas } => {
             let body = json!({
@@ -92,6 +109,11 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
     };
     context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
     Ok(Some(written))
+}
+
+async fn apply(sets: &Api<SetObject>, name: &str, body: Value) -> Result<SetObject, Error> {
+    let params = PatchParams::apply(names::MANAGER_VERSIONS).force();
+    deadline(format!("applying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await
 }
 
 async fn delete(sets: &Api<SetObject>, name: &str, uid: &str) -> Result<(), Error> {

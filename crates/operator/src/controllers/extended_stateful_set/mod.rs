@@ -165,7 +165,10 @@ fn begin(scene: &Scene, context: &Context, uid: &str, asked: Asked) {
     let Some(check) = owner.spec.update_strategy.check.as_ref().map(sts_plus_api::VersionCheck::to_check) else {
         return;
     };
-    let cycle = owner.status.upgrade.as_ref().and_then(|upgrade| upgrade.cycle.as_ref());
+    let upgrade = owner.status.upgrade.as_ref().and_then(|upgrade| upgrade.cycle.as_ref());
+    let revision = Some(asked.request.key.revision.as_str());
+    let in_place = owner.status.rollouts.values().find(|rollout| rollout.target_revision.as_deref() == revision);
+    let cycle = in_place.map_or(upgrade, |rollout| rollout.current.as_ref());
     let attempt = Attempt::of(&context.client, &context.prober, scene.namespace(), &check, &asked.request, cycle);
     let (queue, object) = (context.queue.clone(), scene.reference());
     context.tries.start(uid, asked, attempt.make(), move || send(&queue, [object]));

@@ -7,8 +7,11 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
-use sts_plus_api::{ExtendedStatefulSet, names};
-use sts_plus_decide::{CheckRequest, ChildView, ConfigProblem, OwnerView, ServiceView, TemplateView, VersionsObserved};
+use serde_json::Value;
+use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
+use sts_plus_decide::{
+    CheckRequest, ChildView, ConfigProblem, OwnerView, ServiceView, SetView, TemplateView, VersionsObserved, child_name,
+};
 
 use super::Context;
 use super::memory::Known;
@@ -51,11 +54,11 @@ impl Scene {
 
     /// A StatefulSet of it as the template says. The place of a zone stays what it was when the StatefulSet was made: another order of
     /// the list restarts nothing.
-    pub(super) fn body(&self, name: &str, zone: Option<&str>, version: i32, replicas: i32) -> serde_json::Value {
+    pub(super) fn body(&self, name: &str, zone: Option<&str>, version: i32, replicas: i32, partition: i32) -> Value {
         let made = self.sets.get(name).and_then(|set| set.annotation(names::ZONE_INDEX)?.parse().ok());
         let listed = |zone| self.owner.spec.all_zones().iter().position(|listed| listed == zone).map(|at| at + 1);
         let zone = zone.map(|zone| (zone, made.or_else(|| listed(zone)).unwrap_or_default()));
-        render::body(&self.owner, &self.observed.template, Child { name, version, replicas, zone })
+        render::body(&self.owner, &self.observed.template, Child { name, version, replicas, partition, zone })
     }
 }
 
@@ -122,11 +125,13 @@ fn scene(
     known: Known,
     context: &Context,
 ) -> Scene {
+    let is_in_place = owner.spec.update_strategy.kind == VersionStrategyType::InPlace;
     let children: Vec<ChildView> = sets
         .iter()
         .filter_map(|set| {
             let pods = pods.iter().filter(|pod| pod.belongs_to(set.uid())).filter_map(PodObject::view);
-            set.child_view(pods.collect())
+            let child = set.child_view(pods.collect())?;
+            Some(ChildView { set: is_in_place.then(|| Box::new(rolled(set, context))), ..child })
         })
         .collect();
     let template = TemplateView { problem: known.template_problem, ..render::template_view(&owner) };
@@ -145,6 +150,11 @@ fn scene(
     Scene { observed, owner, sets }
 }
 
+/// What the rollout engine looks at, with what the controller of the StatefulSet says about pods that it cannot make.
+fn rolled(set: &SetObject, context: &Context) -> SetView {
+    SetView { refused_pods: context.caches.refusals_of(set.namespace(), set.uid()), ..set.view() }
+}
+
 fn owner_view(owner: &ExtendedStatefulSet) -> OwnerView {
     let meta = &owner.metadata;
     OwnerView {
@@ -161,8 +171,7 @@ fn owner_view(owner: &ExtendedStatefulSet) -> OwnerView {
 /// StatefulSets of the namespace whose names begin like those of ours and that do not belong to it.
 fn foreign(owner: &ExtendedStatefulSet, context: &Context) -> Vec<String> {
     let (namespace, uid) = (owner.namespace().unwrap_or_default(), owner.uid().unwrap_or_default());
-    let start = format!("{}-", owner.name_any());
-    context.caches.foreign_sets(&namespace, &start, &uid)
+    context.caches.foreign_sets(&namespace, &owner.name_any(), &uid)
 }
 
 /// What is wrong with the checks as written.
@@ -217,20 +226,20 @@ async fn template_problem(scene: &Scene, context: &Context) -> Result<Option<Str
     if let Some(known) = known.filter(|known| known.generation == observed.owner.generation) {
         return Ok(known.template_problem);
     }
-    let zone = scene.owner.spec.all_zones().first().map(String::as_str);
+    let OwnerView { name, spec, status, .. } = &observed.owner;
+    let zone = spec.all_zones().first().map(String::as_str);
     let (name, version) = if let Some(child) = with_hash {
         (child.name.clone(), child.version)
     } else {
-        let version = observed.owner.status.last_version.saturating_add(1);
-        let zone = zone.map(|zone| format!("-{zone}")).unwrap_or_default();
-        (format!("{}{zone}-v{version}", scene.name()), version)
+        let version = status.last_version.saturating_add(1);
+        (child_name(name, spec.update_strategy.kind, version, zone), version)
     };
     if observed.foreign.contains(&name) {
         // What is said about somebody else's StatefulSet is no word about the template.
         return Ok(None);
     }
     let zone = with_hash.map_or(zone, |child| child.zone.as_deref());
-    let body = scene.body(&name, zone, version, 0);
+    let body = scene.body(&name, zone, version, 0, names::HOLD);
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
     match deadline(format!("trying StatefulSet {name}"), sets.patch(&name, &params, &Patch::Apply(body))).await {

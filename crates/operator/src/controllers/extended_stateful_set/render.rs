@@ -4,7 +4,7 @@
 use kube::Resource as _;
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
-use sts_plus_api::{ExtendedStatefulSet, names};
+use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::TemplateView;
 
 /// What cannot be changed in place, beside the pod template.
@@ -16,6 +16,7 @@ pub(super) struct Child<'a> {
     pub(super) name: &'a str,
     pub(super) version: i32,
     pub(super) replicas: i32,
+    pub(super) partition: i32,
     /// Its zone, and the place of the zone in the list when the StatefulSet was made, from 1.
     pub(super) zone: Option<(&'a str, usize)>,
 }
@@ -51,7 +52,7 @@ fn hash(value: &Value) -> String {
     format!("{start:016x}")
 }
 
-/// Everything of the StatefulSet that is ours. It rests fully held: only an engine ever lowers its partition.
+/// Everything of the StatefulSet that is ours. Only the rollout engine ever lowers its partition.
 pub(super) fn body(owner: &ExtendedStatefulSet, template: &TemplateView, child: Child<'_>) -> Value {
     let mut set = owner.spec.template.clone();
     let labels = labels(owner, child);
@@ -79,12 +80,17 @@ pub(super) fn body(owner: &ExtendedStatefulSet, template: &TemplateView, child: 
         extend(&mut marks, &[], &json!({ names::ZONE_INDEX: index.to_string() }));
     }
     extend(&mut body, &["metadata", "annotations"], &marks);
-    let mut selected = labels.clone();
-    extend(&mut selected, &[], &json!({ names::VERSION: child.version.to_string() }));
-    extend(&mut body, &["spec", "selector", "matchLabels"], &selected);
-    extend(&mut body, &["spec", "template", "metadata", "labels"], &selected);
+    let mut of_version = labels.clone();
+    extend(&mut of_version, &[], &json!({ names::VERSION: child.version.to_string() }));
+    // In place the pods of every version belong to the one StatefulSet.
+    let selected = match owner.spec.update_strategy.kind {
+        VersionStrategyType::SideBySide => &of_version,
+        VersionStrategyType::InPlace => &labels,
+    };
+    extend(&mut body, &["spec", "selector", "matchLabels"], selected);
+    extend(&mut body, &["spec", "template", "metadata", "labels"], &of_version);
     extend(&mut body, &["spec"], &json!({ "replicas": child.replicas }));
-    hold(&mut body);
+    hold(&mut body, child.partition);
     if let Some((zone, index)) = child.zone {
         place(&mut body, &owner.spec.zone_node_label, zone);
         tell_containers(&mut body, zone, index);
@@ -101,8 +107,8 @@ fn labels(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
     labels
 }
 
-fn hold(body: &mut Value) {
-    let held = json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": names::HOLD } });
+fn hold(body: &mut Value, partition: i32) {
+    let held = json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": partition } });
     let budget = body.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable").cloned();
     extend(body, &["spec"], &json!({ "updateStrategy": held }));
     if let Some(budget) = budget {
@@ -199,7 +205,7 @@ mod tests {
     fn rendered(template: &Value, zone: Option<(&str, usize)>) -> Value {
         let owner = owner(template);
         let view = template_view(&owner);
-        body(&owner, &view, Child { name: "db-v2", version: 2, replicas: 1, zone })
+        body(&owner, &view, Child { name: "db-v2", version: 2, replicas: 1, partition: names::HOLD, zone })
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! is decided, and told, again.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{DeleteParams, Patch, Preconditions};
+use kube::api::Patch;
 use kube::{Api, Resource as _, ResourceExt as _};
 use sts_plus_api::{PhasedRollout, PhasedRolloutStatus, Reason, names};
 use sts_plus_decide::{Action, EventTarget, NewPartition, Plan};
@@ -11,9 +11,10 @@ use sts_plus_decide::{Action, EventTarget, NewPartition, Plan};
 use super::observe::Scene;
 use super::{Context, bodies, report};
 use crate::client::deadline;
+use crate::controllers::roll::Roll;
 use crate::errors::Error;
 use crate::patch::by;
-use crate::views::{PodObject, SetObject};
+use crate::views::SetObject;
 
 /// Carries out a plan.
 pub(super) async fn carry_out(plan: &Plan, scene: &Scene, context: &Context) -> Result<(), Error> {
@@ -94,20 +95,20 @@ async fn act(action: &Action, scene: &Scene, context: &Context) -> Result<Done, 
             Ok(Done::Gone)
         }
         Action::PatchSet { set, uid, generation, partition, annotations } => {
-            let Some(seen) = scene.sets.get(set) else {
-                return Err(Error::Unusable {
-                    what: format!("the plan for StatefulSet {set}"),
-                    problem: "the set was not looked at".to_owned(),
-                });
-            };
-            if let Some(patch) = bodies::set_patch(seen, uid, *generation, *partition, annotations) {
-                still_worth_trying(seen, *partition, context)?;
-                let kept = patch_set(set, patch, scene, context).await?;
-                is_granted(set, *partition, kept).inspect_err(|_| context.failures.not_granted(uid, kept))?;
-            }
+            let seen = scene.sets.get(set);
+            roll(scene, context).patch_set(seen, set, uid, *generation, *partition, annotations).await?;
             Ok(Done::Nothing)
         }
-        Action::DeletePod { name, uid } => delete_pod(name, uid, scene, context).await,
+        Action::DeletePod { name, uid } => roll(scene, context).delete_pod(name, uid).await.map(|()| Done::Nothing),
+    }
+}
+
+fn roll<'a>(scene: &'a Scene, context: &'a Context) -> Roll<'a> {
+    Roll {
+        client: &context.client,
+        namespace: scene.namespace(),
+        written: &context.written,
+        failures: &context.failures,
     }
 }
 
@@ -125,58 +126,6 @@ async fn patch_rollout(
     let version = written.resource_version();
     context.written.remember(scene.rollout_uid(), version.as_deref());
     Ok(Done::Rollout(version))
-}
-
-async fn patch_set(
-    set: &str,
-    patch: json_patch::Patch,
-    scene: &Scene,
-    context: &Context,
-) -> Result<Option<i32>, Error> {
-    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
-    let patch = Patch::Json::<()>(patch);
-    let call = format!("patching StatefulSet {set}");
-    let written = deadline(call, sets.patch(set, &by(names::MANAGER_HOLD), &patch)).await?;
-    context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
-    Ok(written.partition())
-}
-
-/// A step that was not granted a moment ago is not written again: the write alone would start the next run. A higher partition
-/// is always worth trying.
-pub(super) fn still_worth_trying(seen: &SetObject, partition: NewPartition, context: &Context) -> Result<(), Error> {
-    let before = seen.partition().unwrap_or(0);
-    let asked = match partition {
-        NewPartition::Set(asked) if asked < before => Some(asked),
-        NewPartition::Remove if before > 0 => None,
-        NewPartition::Keep | NewPartition::Set(_) | NewPartition::Remove => return Ok(()),
-    };
-    match context.failures.lately_kept(seen.uid()) {
-        Some(kept) => Err(Error::NotGranted { set: seen.name().to_owned(), asked, kept }),
-        None => Ok(()),
-    }
-}
-
-/// The policies leave the operator alone by its user name. Under another name its steps would be accepted and undone, without an
-/// end. Without a partition the API server fills in 0.
-fn is_granted(set: &str, asked: NewPartition, kept: Option<i32>) -> Result<(), Error> {
-    let (granted, asked) = match asked {
-        NewPartition::Keep => return Ok(()),
-        NewPartition::Set(asked) => (kept == Some(asked), Some(asked)),
-        NewPartition::Remove => (kept.is_none_or(|kept| kept == 0), None),
-    };
-    if granted { Ok(()) } else { Err(Error::NotGranted { set: set.to_owned(), asked, kept }) }
-}
-
-/// A pod that is gone already is as good as deleted; one of the same name with another UID is not touched.
-async fn delete_pod(name: &str, uid: &str, scene: &Scene, context: &Context) -> Result<Done, Error> {
-    let pods: Api<PodObject> = Api::namespaced(context.client.clone(), scene.namespace());
-    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match deadline(format!("deleting pod {name}"), pods.delete(name, &params)).await {
-        Ok(_) => Ok(Done::Nothing),
-        Err(error) if error.is_not_found() => Ok(Done::Nothing),
-        Err(error) => Err(error),
-    }
 }
 
 async fn write_status(plan: &Plan, scene: &Scene, version: Option<&str>, context: &Context) -> Result<(), Error> {

@@ -15,6 +15,7 @@ use sts_plus_decide::NewPartition;
 
 use super::*;
 use crate::controllers::frame::FRESH_ROUNDS;
+use crate::controllers::roll;
 use crate::errors::Class;
 use crate::views::{PodObject, SetObject};
 
@@ -345,7 +346,7 @@ async fn a_step_that_was_not_granted_is_not_written_again_at_once_and_a_hold_is(
     let rig = Rig::new();
     rig.world.lock().unwrap().set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(3);
     let set: SetObject = serde_json::from_value(rig.world.lock().unwrap().set.clone()).unwrap();
-    let worth = |partition| apply::still_worth_trying(&set, partition, &rig.context).is_ok();
+    let worth = |partition| roll::still_worth_trying(&set, partition, &rig.context.failures).is_ok();
     assert!(worth(NewPartition::Set(2)));
     rig.context.failures.not_granted("set-uid", Some(3));
     assert!(!worth(NewPartition::Set(2)));

@@ -1,0 +1,236 @@
+//! In place: one StatefulSet for each zone, whose pods the rollout engine of PhasedRollout moves to the next version, one at a time.
+//!
+//! A new version is written to all zones at once, under the full hold; then zone by zone is rolled. At most one zone moves: the others
+//! are given to the engine as paused, so that it looks after their hold.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sts_plus_api::{
+    Check, Phase, PhasedRolloutSpec, PhasedRolloutStatus, Reason, StuckPods, UpgradeStep, VersionCheck, VersionPhase,
+    names,
+};
+
+use super::{
+    ChildView, Step, VersionAction,
+    draft::{Draft, Motion, Stand},
+    keep, report, tidy,
+    world::World,
+};
+use crate::rollout::{decide, last_words};
+use crate::{Event, EventTarget, HoldState, Keeper, Observed, Plan, RolloutView, SetView, Target};
+
+/// One round on the way from `current` to `target`, or at rest if they are the same.
+pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i32) -> Step {
+    if let Some(message) = world.conflict(target) {
+        return Step::Stand(Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message));
+    }
+    write_template(draft, world, current, target);
+    if !draft.actions.is_empty() {
+        // What the engine is to decide on is about to change.
+        draft.wake_now();
+        let phase = if target == current { VersionPhase::Progressing } else { VersionPhase::Upgrading };
+        let message = format!("version {target} is written to its StatefulSets; what runs is held");
+        return Step::Stand(Stand::new(Motion::Moving, phase, Reason::VersionRolling, message));
+    }
+    let names: Vec<_> = draft.observed.children.iter().map(|child| &child.name).collect();
+    draft.status.rollouts.retain(|name, _| names.contains(&name));
+    let Round { check, stand } = roll(draft, world, current, target);
+    if let Some(request) = check.filter(|_| draft.actions.is_empty()) {
+        return Step::Ask(request);
+    }
+    mark(draft, world, target);
+    Step::Stand(match stand {
+        Some(stand) => stand,
+        None if draft.observed.owner.spec.paused => super::paused(current),
+        None if target != current => promote(draft, world, current, target),
+        None => {
+            draft.status.upgrade = None;
+            tidy::dropped_zones(draft, world, current).unwrap_or_else(|| report::rest(world, current))
+        }
+    })
+}
+
+/// Every zone has its StatefulSet, with the template of the version and as many pods as are wanted.
+fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
+    // Paused, the template may already be that of a version that has no number yet.
+    let is_written = world.hash_of(target).is_none_or(|hash| hash == draft.observed.template.hash);
+    for (zone, count) in &world.zones {
+        match world.child(target, zone.as_deref()) {
+            Some(child) if child.deleting => {}
+            Some(child) if is_written && (child.version != target || child.hash != draft.observed.template.hash) => {
+                keep::apply(draft, child, target, *count, names::HOLD);
+            }
+            Some(child) => keep::keep(draft, child, *count),
+            // A zone that comes in mid-upgrade waits for its end: nothing of the new version runs unchecked beside the old one.
+            None if target == current || draft.observed.children.is_empty() => {
+                keep::make(draft, world, target, zone.as_deref(), *count);
+            }
+            None => {}
+        }
+    }
+}
+
+/// What the engine wants.
+struct Round {
+    /// A try that is due.
+    check: Option<crate::CheckRequest>,
+    /// Where the first zone that is not done stands.
+    stand: Option<Stand>,
+}
+
+fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
+    let mut zones: Vec<_> =
+        world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).collect();
+    // Pods that neither the old nor the new version wants are repaired first (phased-rollout §4.9).
+    zones.sort_by_key(|child| !has_strays(child, current, target));
+    let mut round = Round { check: None, stand: None };
+    for child in zones {
+        let Some(set) = &child.set else { continue };
+        let must_wait = draft.observed.owner.spec.paused || round.stand.is_some() || round.check.is_some();
+        let observed = observe(draft, child, set, must_wait);
+        let plan = decide(&observed, draft.now);
+        let stand = stand(&plan.status, target);
+        let is_done = stand.motion == Motion::Rest && plan.actions.is_empty() && plan.check.is_none();
+        if must_wait {
+            absorb(draft, child, plan, &[]);
+            continue;
+        }
+        round.check.clone_from(&plan.check);
+        let events = plan.events.clone();
+        absorb(draft, child, plan, &events);
+        if !is_done {
+            round.stand = Some(stand);
+        }
+    }
+    round
+}
+
+fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {
+    child.pods.iter().any(|pod| pod.version != Some(target) && (target == current || pod.version != Some(current)))
+}
+
+/// The StatefulSet as a rollout of its own.
+fn observe(draft: &Draft, child: &ChildView, set: &SetView, paused: bool) -> Observed {
+    let owner = &draft.observed.owner;
+    let strategy = &owner.spec.update_strategy;
+    let unchecked = || Check { preflight: false, final_check: false, ..Check::default() };
+    let spec = PhasedRolloutSpec {
+        target_ref: child.name.clone(),
+        skip_check: false,
+        standard_rolling_update: None,
+        paused,
+        check: strategy.check.as_ref().map_or_else(unchecked, VersionCheck::to_check),
+        pause_before: Vec::new(),
+        progress_deadline_seconds: Some(strategy.canary_watch_seconds),
+        stuck_pods: StuckPods::default(),
+        deletion_policy: None,
+    };
+    Observed {
+        rollout: RolloutView {
+            keeper: Keeper::ExtendedStatefulSet,
+            // No PhasedRollout can have this name, so none takes the StatefulSet for its own.
+            name: format!("{}/{}", Keeper::ExtendedStatefulSet, owner.name),
+            namespace: owner.namespace.clone(),
+            uid: String::new(),
+            generation: owner.generation,
+            created: Timestamp::UNIX_EPOCH,
+            deleting: false,
+            has_finalizer: true,
+            annotations: owner.annotations.clone(),
+            passes_broken: strategy.update_not_ready,
+            spec,
+            status: owner.status.rollouts.get(&child.name).cloned().unwrap_or_default(),
+        },
+        rivals: Vec::new(),
+        target: Target::Found(Box::new(SetView { controller: None, ..set.clone() })),
+        former_targets: Vec::new(),
+        pods: child.pods.clone(),
+        config: draft.observed.config.clone(),
+        // A new template comes from the operator alone, with the hold in the same write.
+        hold: HoldState::Enforced,
+        tried: draft.observed.tried.clone(),
+    }
+}
+
+/// Takes over what the engine wants for one StatefulSet.
+fn absorb(draft: &mut Draft, child: &ChildView, plan: Plan, events: &[Event]) {
+    for action in plan.actions {
+        draft.act(VersionAction::Roll(action));
+    }
+    for event in events.iter().filter(|event| event.on == EventTarget::Rollout) {
+        draft.tell(event.severity, event.reason, &words(&event.note));
+    }
+    if let Some(wake) = plan.wake {
+        draft.wake_at(wake);
+    }
+    draft.status.rollouts.insert(child.name.clone(), plan.status);
+}
+
+/// Where a rollout stands, in the words of the ExtendedStatefulSet.
+fn stand(status: &PhasedRolloutStatus, version: i32) -> Stand {
+    let condition = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
+    let is = |kind| condition(kind).is_some_and(|condition| condition.status == "True");
+    let reason = condition("Ready").and_then(|ready| ready.reason.parse().ok()).unwrap_or(Reason::VersionRolling);
+    let phase = match status.phase {
+        Phase::Idle | Phase::Completed if is("Ready") => VersionPhase::Ready,
+        Phase::Idle | Phase::Completed => VersionPhase::Progressing,
+        Phase::Rolling | Phase::Checking | Phase::RollingBack => VersionPhase::Upgrading,
+        Phase::Held => VersionPhase::Held,
+        Phase::Paused => VersionPhase::Paused,
+        Phase::Failed | Phase::RolledBack => VersionPhase::Failed,
+        Phase::Blocked => VersionPhase::Blocked,
+    };
+    let motion = match phase {
+        _ if is("Ready") => Motion::Rest,
+        _ if is("Stalled") => Motion::Stalled,
+        VersionPhase::Held | VersionPhase::Paused => Motion::Held,
+        _ => Motion::Moving,
+    };
+    let message = if status.message.is_empty() { "the StatefulSet is claimed" } else { &status.message };
+    Stand::new(motion, phase, reason, format!("version {version}: {}", words(message)))
+}
+
+/// The fields under the names that they have here.
+fn words(text: &str) -> String {
+    const FIELDS: [(&str, &str); 2] = [
+        ("spec.check", "spec.updateStrategy.check"),
+        ("spec.progressDeadlineSeconds", "spec.updateStrategy.canaryWatchSeconds"),
+    ];
+    FIELDS.into_iter().fold(text.to_owned(), |text, (there, here)| text.replace(there, here))
+}
+
+/// A version that was rejected is stale, and its StatefulSets say so; another one is not.
+fn mark(draft: &mut Draft, world: &World, target: i32) {
+    let rejected: BTreeMap<&str, String> = draft.status.rollouts.iter().filter_map(why_rejected).collect();
+    let marks: Vec<_> = world.children(target).iter().map(|child| (*child, rejected.get(child.name.as_str()).cloned())).collect();
+    if let Some(upgrade) = &mut draft.status.upgrade {
+        let why = marks.iter().find_map(|(_, why)| why.clone());
+        upgrade.step = if why.is_some() { UpgradeStep::Stale } else { UpgradeStep::Rolling };
+        upgrade.reason = why.unwrap_or_default();
+    }
+    for (child, why) in marks.into_iter().filter(|(child, why)| child.stale != *why) {
+        keep::mark(draft, child, why);
+    }
+}
+
+fn why_rejected<'a>((name, rollout): (&'a String, &'a PhasedRolloutStatus)) -> Option<(&'a str, String)> {
+    let wanted = rollout.target_revision.as_ref()?;
+    let failed = || last_words(&rollout.checks, rollout.checks.len());
+    rollout.rejected_revisions.contains(wanted).then(|| (name.as_str(), format!("its pods failed: {}", failed())))
+}
+
+/// Every pod of every zone carries the version and has passed.
+fn promote(draft: &mut Draft, world: &World, current: i32, target: i32) -> Stand {
+    draft.status.current_version = Some(target);
+    (draft.status.update_version, draft.status.upgrade) = (None, None);
+    draft.status.promotion_time = Some(draft.now);
+    draft.wake_now();
+    let (reason, how) = if world.wanted() == 0 {
+        (Reason::PromotedUnverified, "it has no pods, so nothing of it was verified")
+    } else {
+        (Reason::Promoted, "every pod carries it")
+    };
+    draft.normal(reason, &format!("version {target} is in charge after version {current}: {how}"));
+    report::rest(world, target)
+}
