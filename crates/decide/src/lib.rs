@@ -8,11 +8,12 @@ pub mod units;
 pub mod versions;
 
 pub use observed::{
-    CheckKey, ConfigProblem, HoldState, Keeper, Observed, PodView, Problem, RefusedPod, Rival, RolloutView, SetView, Strategy,
-    Target, Try,
+    CheckKey, ConfigProblem, HoldState, Keeper, Observed, PodView, Problem, RefusedPod, Rival, RolloutView, SetView,
+    Strategy, Target, Try,
 };
 pub use plan::{Action, CheckRequest, Event, EventTarget, NewPartition, Plan, Severity};
 pub use rollout::decide;
 pub use versions::{
-    ChildView, OwnerView, ServiceView, TemplateView, VersionAction, VersionsObserved, VersionsPlan, child_name, decide_versions,
+    ChildView, OwnerView, ServiceView, TemplateView, VersionAction, VersionsObserved, VersionsPlan, child_name,
+    decide_versions,
 };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sts_plus_api::{CheckRecord, PhasedRolloutSpec, PhasedRolloutStatus, Verdict, names};
 use sts_plus_decide::{
-    Action, CheckRequest, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Strategy, Target,
-    Try, decide,
+    Action, CheckRequest, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Strategy,
+    Target, Try, decide,
 };
 
 use crate::draw::noon;

@@ -3,8 +3,8 @@
 
 use sts_plus_api::{Reason, names};
 use sts_plus_decide::{
-    Action, ConfigProblem, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, Problem, Rival, RolloutView,
-    SetView, Target, decide,
+    Action, ConfigProblem, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, Problem, Rival,
+    RolloutView, SetView, Target, decide,
 };
 
 use crate::{

@@ -137,7 +137,10 @@ pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
     if rejected || draft.status.current.as_ref().is_some_and(|current| current.failed) {
         draft.status.current = None;
         draft.status.last_progress_time = Some(draft.now);
-        draft.normal(Reason::RolloutStarted, &format!("{} was set: {} is tried again", retry_annotation(draft), facts.wanted));
+        draft.normal(
+            Reason::RolloutStarted,
+            &format!("{} was set: {} is tried again", retry_annotation(draft), facts.wanted),
+        );
     } else {
         // It allows nothing in advance, and whoever set it hears that.
         let note = format!(

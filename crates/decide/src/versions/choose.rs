@@ -76,7 +76,11 @@ fn is_known(draft: &Draft, hash: &str) -> bool {
 /// The version that is in charge as far as the pods tell, when the status does not know one: the one with most Ready pods, the lower one of two.
 fn found(world: &World) -> Option<i32> {
     let ready = |version: &i32| -> usize {
-        world.children(*version).iter().map(|child| world.pods_at(child, *version).filter(|pod| is_ready(pod)).count()).sum()
+        world
+            .children(*version)
+            .iter()
+            .map(|child| world.pods_at(child, *version).filter(|pod| is_ready(pod)).count())
+            .sum()
     };
     let is_stale = |version: &i32| world.children(*version).iter().any(|child| child.stale.is_some());
     world.versions().filter(|version| !is_stale(version)).max_by_key(|version| (ready(version), Reverse(*version)))

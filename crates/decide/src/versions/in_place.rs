@@ -3,7 +3,7 @@
 //! A new version is written to all zones at once, under the full hold; then zone by zone is rolled. At most one zone moves: the others
 //! are given to the engine as paused, so that it looks after their hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use sts_plus_api::{
@@ -41,6 +41,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
     }
     mark(draft, world, target);
     Step::Stand(match stand {
+        Some(stand) if stand.motion == Motion::Stalled => with_zones(stand, world, target),
         Some(stand) => stand,
         None if draft.observed.owner.spec.paused => super::paused(current),
         None if target != current => promote(draft, world, current, target),
@@ -80,8 +81,7 @@ struct Round {
 }
 
 fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
-    let mut zones: Vec<_> =
-        world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).collect();
+    let mut zones: Vec<_> = world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).collect();
     // Pods that neither the old nor the new version wants are repaired first (phased-rollout §4.9).
     zones.sort_by_key(|child| !has_strays(child, current, target));
     let mut round = Round { check: None, stand: None };
@@ -191,6 +191,17 @@ fn stand(status: &PhasedRolloutStatus, version: i32) -> Stand {
     Stand::new(motion, phase, reason, format!("version {version}: {}", words(message)))
 }
 
+/// Which version the pods of each zone carry.
+fn with_zones(stand: Stand, world: &World, target: i32) -> Stand {
+    let [_, _, ..] = world.zones.as_slice() else { return stand };
+    let zones = world.children(target).iter().map(|child| {
+        let carried: BTreeSet<_> = child.pods.iter().filter_map(|pod| pod.version).collect();
+        format!("{} {}", child.name, carried.iter().map(i32::to_string).collect::<Vec<_>>().join(" and "))
+    });
+    let zones = zones.collect::<Vec<_>>().join(", ");
+    Stand::new(stand.motion, stand.phase, stand.reason, format!("versions {zones}; {}", stand.message))
+}
+
 /// The fields under the names that they have here.
 fn words(text: &str) -> String {
     const FIELDS: [(&str, &str); 2] = [
@@ -203,7 +214,8 @@ fn words(text: &str) -> String {
 /// A version that was rejected is stale, and its StatefulSets say so; another one is not.
 fn mark(draft: &mut Draft, world: &World, target: i32) {
     let rejected: BTreeMap<&str, String> = draft.status.rollouts.iter().filter_map(why_rejected).collect();
-    let marks: Vec<_> = world.children(target).iter().map(|child| (*child, rejected.get(child.name.as_str()).cloned())).collect();
+    let marks: Vec<_> =
+        world.children(target).iter().map(|child| (*child, rejected.get(child.name.as_str()).cloned())).collect();
     if let Some(upgrade) = &mut draft.status.upgrade {
         let why = marks.iter().find_map(|(_, why)| why.clone());
         upgrade.step = if why.is_some() { UpgradeStep::Stale } else { UpgradeStep::Rolling };

@@ -52,8 +52,8 @@ pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
 
 fn detail(draft: &Draft, world: &World, version: i32) -> VersionDetail {
     let sets: Vec<_> = world.children(version).iter().map(|child| set(world, child, version)).collect();
-    let marked = world.children(version).iter().filter(|child| child.version == version);
-    let stale = marked.filter_map(|child| child.stale.clone()).next();
+    let mut marked = world.children(version).iter().filter(|child| child.version == version);
+    let stale = marked.find_map(|child| child.stale.clone());
     let upgrade = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == version);
     let is_stale = stale.is_some() || upgrade.is_some_and(|upgrade| upgrade.step == sts_plus_api::UpgradeStep::Stale);
     VersionDetail {

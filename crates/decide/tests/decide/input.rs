@@ -14,8 +14,7 @@ use sts_plus_api::{
 };
 use sts_plus_decide::{
     CheckKey, ConfigProblem, HoldState, Keeper, Observed, PodView, Problem, Rival, RolloutView, SetView,
-    Strategy as Rolling,
-    Target, Try,
+    Strategy as Rolling, Target, Try,
 };
 
 pub const NOW: i64 = 1_750_000_000;

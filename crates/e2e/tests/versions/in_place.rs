@@ -43,7 +43,8 @@ async fn each_pod_goes_to_the_next_version_behind_its_check() {
     let before = story.view().await;
     assert_eq!(carried(&before).keys().cloned().collect::<Vec<_>>(), ["db-0", "db-1", "db-2"]);
     story.release("app:2").await;
-    let middle = story.until("the last pod is on version 2", |view| carried(view).get("db-2").is_some_and(|at| at == "2")).await;
+    let middle =
+        story.until("the last pod is on version 2", |view| carried(view).get("db-2").is_some_and(|at| at == "2")).await;
     assert_eq!(middle.status.versions.keys().cloned().collect::<Vec<_>>(), ["1", "2"]);
     assert_eq!((middle.status.current_version, middle.status.update_version), (Some(1), Some(2)));
     let after = story.until("version 2 alone", |view| view.is_only(2)).await;
@@ -94,10 +95,15 @@ async fn a_failed_check_holds_and_the_old_template_brings_the_old_version_back()
 async fn rolled_back_the_version_is_stale_until_it_is_tried_again() {
     let story = Story::at_rest("back", &checked(&json!({ "preflight": false, "onFailure": "Rollback" })).await).await;
     story.release("app:2-errors").await;
-    let stale = |view: &View| view.condition("Stale") == "True/VersionStale" && all_at(view, 1);
+    let versions = BTreeMap::from([("1".to_owned(), true), ("2".to_owned(), false)]);
+    let stale = |view: &View| {
+        let is_told = view.is(VersionPhase::Failed) && view.condition("Stale") == "True/VersionStale";
+        is_told && view.status.versions == versions && all_at(view, 1)
+    };
     let told = story.until("stale", stale).await;
-    assert_eq!(told.status.versions, BTreeMap::from([("1".to_owned(), true), ("2".to_owned(), false)]));
-    let marked = |view: &View| view.world.sets["db"].metadata.annotations.clone().is_some_and(|a| a.contains_key(names::STALE));
+    assert!(told.message("Stale").contains("version 2: its pods failed"), "{}", told.message("Stale"));
+    let marked =
+        |view: &View| view.world.sets["db"].metadata.annotations.clone().is_some_and(|a| a.contains_key(names::STALE));
     story.until("marked", marked).await;
     let again = json!({ "metadata": { "annotations": { names::RETRY_VERSION: "once" } } });
     story.change(&again).await;
@@ -117,7 +123,10 @@ async fn scaling_and_settings_restart_nothing_and_hand_edits_are_put_back() {
     story.until("four", |view| view.is_only(1) && view.uids("db-").len() == 4).await;
     story.scene.kubectl_ok(&["scale", "statefulset/db", "--replicas=2"], "").await;
     story.scene.kubectl_ok(&["set", "image", "statefulset/db", "app=app:9"], "").await;
-    story.scene.patch("statefulset/db", &json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 0 } } } })).await;
+    story
+        .scene
+        .patch("statefulset/db", &json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 0 } } } }))
+        .await;
     let put_back = |view: &View| {
         let set = view.world.sets["db"].spec.clone().unwrap_or_default();
         let image = set.template.spec.as_ref().and_then(|spec| spec.containers[0].image.clone());
@@ -127,7 +136,9 @@ async fn scaling_and_settings_restart_nothing_and_hand_edits_are_put_back() {
     for name in ["db-0", "db-1"] {
         assert_eq!(after.uids(name), before.uids(name));
     }
-    assert!(!story.scene.tape.entries().iter().any(|entry| format!("{:?}", entry.seen).contains("app:9") && matches!(&entry.seen, sts_plus_e2e::Seen::Pod(_))));
+    assert!(!story.scene.tape.entries().iter().any(
+        |entry| format!("{:?}", entry.seen).contains("app:9") && matches!(&entry.seen, sts_plus_e2e::Seen::Pod(_))
+    ));
     story.end().await;
 }
 
@@ -135,16 +146,37 @@ async fn scaling_and_settings_restart_nothing_and_hand_edits_are_put_back() {
 async fn zone_by_zone_and_a_failure_in_the_second_leaves_the_first() {
     let story = Story::new("in-zones").await;
     label_nodes(&story, &["z1", "z2"]).await;
-    let db = objects::with(checked(&json!({ "preflight": false, "onFailure": "Rollback" })).await, "/spec/az", json!(["z1", "z2"]));
+    // Errors count in the second zone only.
+    let second = r#"app_errors{namespace="${namespace}",pod=~"db-z2-.*"}"#;
+    let check = json!({ "preflight": false, "onFailure": "Rollback", "query": { "expr": second } });
+    let db = objects::with(checked(&check).await, "/spec/az", json!(["z1", "z2"]));
     let db = objects::with(db, "/spec/template/spec/replicas", json!(2));
     let label = format!("example.com/zone-{}", story.scene.namespace);
     let db = objects::with(db, "/spec/zoneNodeLabel", json!(label));
     story.scene.create(&db).await;
     story.until("version 1 is there", |view| view.is_only(1)).await;
     story.release("app:2").await;
-    let one = story.until("the first zone begins", |view| carried(view).iter().any(|(name, at)| name.starts_with("db-z1-") && at == "2")).await;
+    let one = story
+        .until("the first zone begins", |view| {
+            carried(view).iter().any(|(name, at)| name.starts_with("db-z1-") && at == "2")
+        })
+        .await;
     assert!(carried(&one).iter().all(|(name, at)| name.starts_with("db-z1-") || at == "1"), "{:?}", carried(&one));
     let after = story.until("version 2 alone", |view| view.is_only(2)).await;
     assert!(carried(&after).values().all(|at| at == "2"));
+
+    story.release("app:3-errors").await;
+    let at = |view: &View, zone: &str, version: &str| {
+        let carried = carried(view);
+        let pods: Vec<_> = carried.iter().filter(|(name, _)| name.starts_with(zone)).collect();
+        pods.len() == 2 && pods.iter().all(|(_, at)| *at == version)
+    };
+    let failed = |view: &View| view.is(VersionPhase::Failed) && at(view, "db-z1-", "3") && at(view, "db-z2-", "2");
+    let told = story.until("the second zone went back, the first stays", failed).await;
+    assert!(told.message("Stalled").contains("db-z1 3, db-z2 2"), "{}", told.message("Stalled"));
+    // The way back is written to both zones at once; pods that never left stay.
+    story.release("app:2").await;
+    let back = story.until("version 2 alone", |view| view.is_only(2)).await;
+    assert!(at(&back, "db-z1-", "2") && at(&back, "db-z2-", "2"));
     story.end().await;
 }

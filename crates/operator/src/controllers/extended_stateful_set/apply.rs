@@ -71,7 +71,12 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
             apply(&sets, name, body).await?
         }
         VersionAction::Roll(action) => {
-            let roll = Roll { client: &context.client, namespace: scene.namespace(), written: &context.written, failures: &context.failures };
+            let roll = Roll {
+                client: &context.client,
+                namespace: scene.namespace(),
+                written: &context.written,
+                failures: &context.failures,
+            };
             return match action {
                 Action::PatchSet { set, uid, generation, partition, annotations } => {
                     let seen = scene.sets.get(set);
