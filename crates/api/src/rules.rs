@@ -205,14 +205,16 @@ pub(crate) fn url_ipv4() -> Rule {
 /// The first version is `<name>-v1`, with zones `<name>-<zone>-v1`, and a StatefulSet makes pods only up to 52 characters.
 pub(crate) fn names_fit() -> Rule {
     let zones = |list: &str| format!("(has(self.spec.{list}) ? self.spec.{list}.map(zone, size(zone) + 1) : []) + [0]");
+    let in_place = "self.spec.updateStrategy.type == 'InPlace'";
     let longest = format!(
-        "size(self.metadata.name) + 3 + ({}).map(size, int(size)).max()",
-        format_args!("{} + {}", zones("az"), zones("zones"))
+        "size(self.metadata.name) + ({in_place} ? 0 : 3) + ({} + {}).map(size, int(size)).max()",
+        zones("az"),
+        zones("zones")
     );
     rule(&format!("{longest} <= 52"), "").message(told(
-        "metadata.name, with the longest zone and -v1, has %d characters, %d more than the 52 that a StatefulSet can have: choose a \
+        "metadata.name, with the longest zone%s, has %d characters, %d more than the 52 that a StatefulSet can have: choose a \
          shorter name",
-        &format!("{longest}, {longest} - 52"),
+        &format!("{in_place} ? '' : ' and -v1', {longest}, {longest} - 52"),
     ))
 }
 

@@ -13,24 +13,35 @@ use crate::{
 
 on_both_minors!(every_field_refuses_every_wrong_value, null_is_what_an_absent_field_is);
 
-/// A set with a good value in every field; the only query is in `query` or in `queries`.
-fn full(shorthand: bool) -> Value {
-    let check = full_check(shorthand);
+/// A set with a good value in every field that its type has; the only query is in `query` or in `queries`.
+fn full(in_place: bool) -> Value {
+    let check = full_check(in_place);
+    let strategy = if in_place {
+        json!({ "type": "InPlace", "check": check })
+    } else {
+        let check = merged(&check, &json!({ "onFailure": null, "preflight": null, "final": null }));
+        let follow = json!({ "activeService": "web", "previewService": "web-next", "scaleDownDelaySeconds": 9 });
+        merged(&json!({ "type": "SideBySide", "check": check }), &follow)
+    };
+    let both = json!({ "canaries": 1, "retryCount": 1, "updateNotReady": true, "canaryWatchSeconds": 9 });
     set(
         &json!({
             "az": ["a"], "zones": ["a"], "zoneNodeLabel": "zone", "zoneReplicas": "Spread", "paused": true,
             "scaling": { "min": 1, "max": 9, "oddOnly": true, "policy": "Clamp" },
             "updateOnEnvChange": true, "updateOnConfigChange": true,
-            "updateStrategy": {
-                "type": "InPlace", "canaries": 1, "retryCount": 1, "updateNotReady": true, "canaryWatchSeconds": 9, "check": check,
-                "activeService": "web", "previewService": "web-next", "scaleDownDelaySeconds": 9,
-            },
+            "updateStrategy": merged(&both, &strategy),
         }),
         &json!({ "replicas": 3 }),
     )
 }
 
-/// Which queries `full` can hold, so that no field is left out.
+fn merged(one: &Value, other: &Value) -> Value {
+    let mut both = one.clone();
+    json_patch::merge(&mut both, other);
+    both
+}
+
+/// Which types `full` can have, so that no field is left out.
 const BOTH: [bool; 2] = [true, false];
 
 /// All places but those of the template, which is kept as it is.

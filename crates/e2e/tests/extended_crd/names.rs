@@ -40,6 +40,11 @@ async fn a_name_that_leaves_no_room_is_refused_with_the_number_that_is_too_many(
     for length in [50, 51, 60, 253] {
         scene.refused(&named(&"a".repeat(length), &json!({})), &[&too_long(length + 3)]).await?;
     }
+    // In place the StatefulSet has no version in its name.
+    let in_place = json!({ "updateStrategy": { "type": "InPlace" } });
+    scene.accepted(&named(&"a".repeat(52), &in_place)).await?;
+    let sentence = "metadata.name, with the longest zone, has 53 characters, 1 more than the 52";
+    scene.refused(&named(&"a".repeat(53), &in_place), &[sentence]).await?;
     Ok(())
 }
 

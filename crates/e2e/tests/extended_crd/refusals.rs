@@ -14,6 +14,7 @@ on_both_minors!(
     numbers_out_of_range_are_refused,
     another_type_is_refused,
     a_check_with_settings_of_a_roll_is_refused_side_by_side,
+    services_that_follow_a_version_are_refused_in_place,
     a_check_without_a_query_is_refused,
     a_check_is_told_with_the_name_that_it_has_here,
     names_that_no_service_can_have_are_refused,
@@ -159,6 +160,25 @@ async fn a_check_with_settings_of_a_roll_is_refused_side_by_side(rig: &'static R
     }
     let check = json!({ "query": { "expr": "up", "url": "prom:9090" }, "final": null });
     scene.accepted(&strategy(&json!({ "check": check }))).await?;
+    Ok(())
+}
+
+async fn services_that_follow_a_version_are_refused_in_place(rig: &'static Rig) -> anyhow::Result<()> {
+    let scene = Scene::new(rig).await?;
+    let sentence = "spec.updateStrategy has activeService, previewService or scaleDownDelaySeconds, which are for type SideBySide: \
+                    remove them";
+    for setting in [
+        json!({ "activeService": "web" }),
+        json!({ "previewService": "web-next" }),
+        json!({ "scaleDownDelaySeconds": 1 }),
+    ] {
+        scene.accepted(&strategy(&setting)).await?;
+        let in_place = [&json!({ "type": "InPlace" }), &setting].map(|it| it.as_object().cloned().unwrap_or_default());
+        scene
+            .refused(&strategy(&json!(in_place.into_iter().flatten().collect::<serde_json::Map<_, _>>())), &[sentence])
+            .await?;
+    }
+    scene.accepted(&strategy(&json!({ "type": "InPlace", "scaleDownDelaySeconds": 0 }))).await?;
     Ok(())
 }
 

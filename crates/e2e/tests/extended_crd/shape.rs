@@ -15,7 +15,7 @@ on_both_minors!(
     fields_of_the_template_that_nobody_knows_are_kept_as_they_were_written,
     a_template_of_200_kb_with_zones_and_queries_is_accepted,
     defaults_are_filled_in,
-    the_sample_applies_without_a_warning_and_again_without_a_change,
+    the_samples_apply_without_a_warning_and_again_without_a_change,
     a_list_prints_what_a_person_wants_to_know,
 );
 
@@ -191,19 +191,24 @@ async fn defaults_are_filled_in(rig: &'static Rig) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn the_sample_applies_without_a_warning_and_again_without_a_change(rig: &'static Rig) -> anyhow::Result<()> {
+async fn the_samples_apply_without_a_warning_and_again_without_a_change(rig: &'static Rig) -> anyhow::Result<()> {
     let scene = Scene::new(rig).await?;
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples/extendedstatefulset.yaml");
-    let sample = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    applied_twice(&scene, &sample).await?;
-    let stored = scene.get("extendedstatefulset-sample").await?;
-    assert_eq!(count(&stored), Some(3));
-    // The StatefulSet that it describes is one.
-    let mut child = stored["spec"]["template"].clone();
-    child["apiVersion"] = "apps/v1".into();
-    child["kind"] = "StatefulSet".into();
-    child["metadata"]["name"] = "child".into();
-    scene.must(&["create", "--dry-run=server", "--validate=strict", "-f", "-"], &child.to_string()).await?;
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples");
+    for (file, name) in
+        [("extendedstatefulset.yaml", "extendedstatefulset-sample"), ("extendedstatefulset-in-place.yaml", "ledger")]
+    {
+        let path = samples.join(file);
+        let sample = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        applied_twice(&scene, &sample).await?;
+        let stored = scene.get(name).await?;
+        assert_eq!(count(&stored), Some(3));
+        // The StatefulSet that it describes is one.
+        let mut child = stored["spec"]["template"].clone();
+        child["apiVersion"] = "apps/v1".into();
+        child["kind"] = "StatefulSet".into();
+        child["metadata"]["name"] = "child".into();
+        scene.must(&["create", "--dry-run=server", "--validate=strict", "-f", "-"], &child.to_string()).await?;
+    }
     Ok(())
 }
 
