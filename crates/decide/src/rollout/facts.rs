@@ -149,8 +149,7 @@ impl<'a> Facts<'a> {
     }
 
     fn leaving(&self, pod: &'a PodView) -> Obstacle<'a> {
-        let is_lost = lost_at(pod).is_some_and(|at| at <= self.now);
-        if is_lost { Obstacle::Lost(pod) } else { Obstacle::Terminating(pod) }
+        if is_lost(pod, self.now) { Obstacle::Lost(pod) } else { Obstacle::Terminating(pod) }
     }
 
     /// The lowest index that has no pod.
@@ -212,17 +211,11 @@ impl Obstacle<'_> {
     /// A clause such as `web-2 is not Ready (app: CrashLoopBackOff) since 12:00:00 UTC`.
     pub(crate) fn describe(&self, facts: &Facts) -> String {
         match self {
-            Self::Broken(pod) => describe_broken(pod),
-            Self::Lost(pod) => describe_lost(pod),
-            Self::Terminating(pod) => format!("{} is terminating", pod.name),
+            Self::Broken(pod) | Self::Lost(pod) | Self::Terminating(pod) | Self::Unavailable(pod) => {
+                describe_pod(pod, facts.set.min_ready_seconds, facts.now)
+            }
             Self::Surplus(pod) => describe_surplus(pod, facts),
             Self::Missing(index) => describe_missing(facts, &facts.pod_name(*index)),
-            Self::Unavailable(pod) if pod.ready => {
-                format!("{} is Ready but not yet available (minReadySeconds {})", pod.name, facts.set.min_ready_seconds)
-            }
-            Self::Unavailable(pod) => {
-                format!("{} is not Ready since {}", pod.name, super::report::clock(unready_since(pod)))
-            }
         }
     }
 }
@@ -238,6 +231,20 @@ fn describe_missing(facts: &Facts, pod: &str) -> String {
     let reason = if refused.message.contains("exceeded quota") { "QuotaExceeded" } else { "FailedCreate" };
     let since = super::report::clock(refused.since.max(changed));
     format!("{pod} cannot be created since {since} ({reason}: {})", refused.message)
+}
+
+/// What keeps a pod from being available, and since when.
+pub(crate) fn describe_pod(pod: &PodView, min_ready_seconds: i32, now: Timestamp) -> String {
+    let name = &pod.name;
+    if is_lost(pod, now) {
+        describe_lost(pod)
+    } else if pod.deleting {
+        format!("{name} is terminating")
+    } else if is_ready(pod) {
+        format!("{name} is Ready but not yet available (minReadySeconds {min_ready_seconds})")
+    } else {
+        describe_broken(pod)
+    }
 }
 
 /// Pod, container, reason, and since when.
@@ -290,8 +297,13 @@ fn broken_at(pod: &PodView) -> Timestamp {
     later(unready_since(pod), BROKEN_AFTER)
 }
 
+/// True if a pod that leaves is one that nobody ends.
+pub(crate) fn is_lost(pod: &PodView, now: Timestamp) -> bool {
+    lost_at(pod).is_some_and(|at| at <= now)
+}
+
 /// When a pod that leaves counts as one that nobody ends.
-fn lost_at(pod: &PodView) -> Option<Timestamp> {
+pub(crate) fn lost_at(pod: &PodView) -> Option<Timestamp> {
     pod.gone_by.filter(|_| pod.deleting).map(|end| later(end, LOST_AFTER))
 }
 

@@ -56,16 +56,16 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
 fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
     // Paused, the template may already be that of a version that has no number yet.
     let is_written = world.hash_of(target).is_none_or(|hash| hash == draft.observed.template.hash);
-    for (zone, count) in &world.zones {
-        match world.child(target, zone.as_deref()) {
+    for (zone, count, now) in keep::turns(world, target) {
+        match world.child(target, zone) {
             Some(child) if child.deleting => {}
             Some(child) if is_written && (child.version != target || child.hash != draft.observed.template.hash) => {
-                keep::apply(draft, child, target, *count, names::HOLD);
+                keep::apply(draft, child, target, now, names::HOLD);
             }
-            Some(child) => keep::keep(draft, child, *count),
+            Some(child) => keep::keep(draft, child, count, now),
             // A zone that comes in mid-upgrade waits for its end: nothing of the new version runs unchecked beside the old one.
             None if target == current || draft.observed.children.is_empty() => {
-                keep::make(draft, world, target, zone.as_deref(), *count);
+                keep::make(draft, world, target, zone, count);
             }
             None => {}
         }

@@ -8,20 +8,38 @@ use crate::rollout;
 /// Its StatefulSets are there, as they were written, with as many pods as are wanted.
 pub(super) fn replicas(draft: &mut Draft, world: &World, version: i32) {
     let is_known = world.hash_of(version).is_none_or(|hash| hash == draft.observed.template.hash);
-    for (zone, count) in &world.zones {
-        match world.child(version, zone.as_deref()) {
+    for (zone, count, now) in turns(world, version) {
+        match world.child(version, zone) {
             Some(child) => {
                 if child.stale.is_some() {
                     // Nothing else is left: the other version was deleted by somebody else.
                     mark(draft, child, None);
                 }
-                keep(draft, child, *count);
+                keep(draft, child, count, now);
             }
             // What an older version was made from is not known any more.
-            None if is_known => make(draft, world, version, zone.as_deref(), *count),
+            None if is_known => make(draft, world, version, zone, count),
             None => {}
         }
     }
+}
+
+/// The pods that each zone should have, and those that it has from now on: pods leave in one zone at a time, and the next one waits until
+/// those of the one before are gone.
+pub(super) fn turns<'w>(world: &'w World, version: i32) -> Vec<(Option<&'w str>, i32, i32)> {
+    let mut shrinking =
+        world.children(version).iter().find(|child| has_surplus(child)).map(|child| child.name.as_str());
+    let turn = |(zone, count): &'w (Option<String>, i32)| {
+        let zone = zone.as_deref();
+        let now = match world.child(version, zone) {
+            Some(child) if child.replicas > *count && *shrinking.get_or_insert(&child.name) != child.name => {
+                child.replicas
+            }
+            _ => *count,
+        };
+        (zone, *count, now)
+    };
+    world.zones.iter().map(turn).collect()
 }
 
 /// A StatefulSet of the template.
@@ -36,8 +54,12 @@ pub(super) fn make(draft: &mut Draft, world: &World, version: i32, zone: Option<
     draft.act(VersionAction::Create { name, zone: zone.map(str::to_owned), version, replicas });
 }
 
-/// One StatefulSet, with this number of pods.
-pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32) {
+fn has_surplus(child: &ChildView) -> bool {
+    i32::try_from(child.pods.len()).is_ok_and(|there| there > child.replicas)
+}
+
+/// One StatefulSet, that should have `count` pods, and has so many from `now` on.
+pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32, now: i32) {
     if child.deleting {
         return;
     }
@@ -53,9 +75,9 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32) {
     }
     let template = &draft.observed.template;
     if child.hash == template.hash && (child.settings != template.settings || is_foreign_write) {
-        apply(draft, child, child.version, count, kept_partition(child));
-    } else if child.replicas != count {
-        scale(draft, child, count);
+        apply(draft, child, child.version, now, kept_partition(child));
+    } else if child.replicas != now {
+        scale(draft, child, now);
     }
 }
 

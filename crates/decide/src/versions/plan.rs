@@ -11,7 +11,8 @@ use crate::{Action, CheckRequest, Event};
 pub struct VersionsPlan {
     /// A try is due. If set, there is nothing else.
     pub check: Option<CheckRequest>,
-    /// In this order. At most one of them removes or restarts pods.
+    /// In this order. At most one of them removes pods of the version that is in charge. Those of a try that failed go in all zones at once:
+    /// they may be what does the harm, and nobody is promised that they stay.
     pub actions: Vec<VersionAction>,
     /// The status as it should read once the actions are done.
     pub status: ExtendedStatefulSetStatus,

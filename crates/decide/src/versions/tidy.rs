@@ -29,6 +29,9 @@ pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32
             continue;
         }
         remove(draft, world, version);
+        if let Some(stand) = lost(world, world.children(version), &format!("version {version} is removed")) {
+            return Some(stand);
+        }
         let message = format!("version {version} is removed");
         return Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::VersionRemoved, message));
     }
@@ -59,6 +62,13 @@ fn still_needed(draft: &mut Draft, world: &World, version: i32, current: i32) ->
     let message =
         format!("version {current} is in charge; version {version} stays until {} (scaleDownDelaySeconds)", clock(end));
     Some(Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::Promoted, message)))
+}
+
+/// Held by a pod that nobody ends. Only a person can know that its process does not run any more.
+pub(super) fn lost(world: &World, children: &[&ChildView], what: &str) -> Option<Stand> {
+    let pod = world.lost(children)?;
+    let message = format!("{what}, and waits until the pod is gone: {pod}");
+    Some(Stand::new(Motion::Held, VersionPhase::Held, Reason::BlockedByPod, message))
 }
 
 /// The next thing to do on the way to none of it: pods first, one StatefulSet at a time.
@@ -105,5 +115,6 @@ pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> O
     } else if there <= child.replicas && !child.pods.iter().any(|pod| pod.deleting) {
         scale(draft, child, there.saturating_sub(1));
     }
-    stand(format!("StatefulSet {name} of a zone that was dropped goes pod by pod; {there} are left"))
+    let message = format!("StatefulSet {name} of a zone that was dropped goes pod by pod; {there} are left");
+    lost(world, &[child], &message).or_else(|| stand(message))
 }

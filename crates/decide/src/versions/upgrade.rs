@@ -237,6 +237,9 @@ fn clear(draft: &mut Draft, world: &World, mut upgrade: Upgrade) -> Stand {
     }
     let message = format!("version {version}: the pods of the try that failed are removed ({})", upgrade.reason);
     draft.status.upgrade = Some(upgrade);
+    if let Some(stand) = tidy::lost(world, world.children(version), &message) {
+        return stand;
+    }
     moving(VersionPhase::Upgrading, Reason::CanaryRetried, message)
 }
 

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use sts_plus_api::VersionStrategyType;
 
 use super::{ChildView, OwnerView, VersionsObserved};
-use crate::rollout::{available_at, is_ready};
-use crate::{PodView, rollout::clock};
+use crate::PodView;
+use crate::rollout::{available_at, describe_pod, is_lost, is_ready, lost_at};
 
 /// The name of the StatefulSet of a version: `<name>-v<N>`, with zones `<name>-<zone>-v<N>`; in place without the version.
 #[must_use]
@@ -119,10 +119,14 @@ impl<'a> World<'a> {
         };
         let unavailable = child.pods.iter().find(|pod| !self.is_available(child, pod));
         if let Some(pod) = unavailable {
-            return Some(describe(pod, child.min_ready_seconds));
+            return Some(describe_pod(pod, child.min_ready_seconds, self.now));
         }
         let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);
-        (there != count).then(|| format!("StatefulSet {name} has {there} of {count} pods"))
+        if there != count {
+            return Some(format!("StatefulSet {name} has {there} of {count} pods"));
+        }
+        (child.replicas != count)
+            .then(|| format!("StatefulSet {name} is to have {count} pods and not {}", child.replicas))
     }
 
     /// What keeps the version from having all its pods available in every zone.
@@ -149,24 +153,21 @@ impl<'a> World<'a> {
         self.children(version).iter().any(|child| !child.pods.is_empty() || child.replicas > 0)
     }
 
-    /// When the next pod becomes available by time alone.
-    pub(super) fn next_change(&self) -> Option<Timestamp> {
-        let children = self.observed.children.iter();
-        let pods = children
-            .flat_map(|child| child.pods.iter().filter_map(|pod| available_at(pod, child.min_ready_seconds, self.now)));
-        pods.filter(|at| *at > self.now).min()
+    /// A pod that leaves and that nobody ends, in words: its node may be gone, and it is never deleted by force.
+    pub(super) fn lost(&self, children: &[&ChildView]) -> Option<String> {
+        let (child, pod) = children.iter().find_map(|child| {
+            let pod = child.pods.iter().find(|pod| is_lost(pod, self.now))?;
+            Some((child, pod))
+        })?;
+        Some(describe_pod(pod, child.min_ready_seconds, self.now))
     }
-}
 
-fn describe(pod: &PodView, min_ready_seconds: i32) -> String {
-    let PodView { name, .. } = pod;
-    match &pod.problem {
-        _ if pod.deleting => format!("{name} is terminating"),
-        _ if is_ready(pod) => format!("{name} is Ready but not yet available (minReadySeconds {min_ready_seconds})"),
-        Some(problem) if problem.container.is_empty() => {
-            format!("{name} is not Ready ({}: {})", problem.reason, problem.message)
-        }
-        Some(problem) => format!("{name} is not Ready (container {}: {})", problem.container, problem.reason),
-        None => format!("{name} is not Ready since {}", clock(crate::rollout::unready_since(pod))),
+    /// When the next pod becomes available, or counts as lost, by time alone.
+    pub(super) fn next_change(&self) -> Option<Timestamp> {
+        let of = |child: &ChildView, pod: &PodView| {
+            lost_at(pod).or_else(|| available_at(pod, child.min_ready_seconds, self.now)).filter(|at| *at > self.now)
+        };
+        let children = self.observed.children.iter();
+        children.flat_map(|child| child.pods.iter().filter_map(move |pod| of(child, pod))).min()
     }
 }

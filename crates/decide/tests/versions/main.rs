@@ -12,6 +12,7 @@
 mod adversity;
 mod change;
 mod laws;
+mod lost;
 mod native;
 mod nonsense;
 mod stories;
