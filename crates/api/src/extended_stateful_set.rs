@@ -40,6 +40,7 @@ use crate::{Check, ExtendedStatefulSetStatus, OnFailure, Query, rules};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = rules::one_name_for_zones(),
+    validation = rules::one_word_on_config_changes(),
     validation = rules::count_is_not_too_low(),
     validation = rules::count_is_not_too_high(),
     validation = rules::count_is_odd(),
@@ -66,9 +67,9 @@ pub struct ExtendedStatefulSetSpec {
     /// Which numbers of replicas are allowed, as written, for each zone.
     #[serde(default)]
     pub scaling: Scaling,
-    /// Pods restart when a ConfigMap or Secret that they use changes. Accepted, and without effect in this release.
-    #[serde(default)]
-    pub update_on_env_change: bool,
+    /// Pods restart when a ConfigMap or Secret that they use changes. Missing: false. Accepted, and without effect in this release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_on_env_change: Option<bool>,
     /// Alias of updateOnEnvChange: one of the two is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_on_config_change: Option<bool>,
@@ -103,7 +104,7 @@ impl ExtendedStatefulSetSpec {
     /// True if a restart on a changed configuration is wanted, under either of the two names.
     #[must_use]
     pub fn restarts_on_config_change(&self) -> bool {
-        self.update_on_env_change || self.update_on_config_change.unwrap_or(false)
+        self.update_on_env_change.or(self.update_on_config_change).unwrap_or(false)
     }
 }
 

@@ -246,6 +246,13 @@ pub(crate) fn one_name_for_zones() -> Rule {
     )
 }
 
+pub(crate) fn one_word_on_config_changes() -> Rule {
+    rule(
+        "!has(self.updateOnEnvChange) || !has(self.updateOnConfigChange) || self.updateOnEnvChange == self.updateOnConfigChange",
+        "spec.updateOnEnvChange and spec.updateOnConfigChange are both set and differ: they are two names of one thing; keep one of them",
+    )
+}
+
 pub(crate) fn zone_labels(field: &str) -> Rule {
     rule(
         "self.all(zone, zone.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",

@@ -53,6 +53,10 @@ pub(super) fn versions(draft: &mut Draft, world: &World) -> Result<(i32, i32), S
                 None => Err(begin(draft, world, Some(current))),
             }
         }
+        None if draft.observed.owner.spec.paused && draft.status.details.is_empty() => {
+            let message = "spec.paused is true: nothing is started until it is false".to_owned();
+            Err(Stand::new(Motion::Held, VersionPhase::Paused, Reason::Paused, message))
+        }
         None => {
             let gone = draft.status.current_version.filter(|_| is_known(draft, hash));
             match begun.or(gone) {

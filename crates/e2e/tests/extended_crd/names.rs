@@ -14,6 +14,7 @@ on_both_minors!(
     zones_that_are_named_twice_are_refused,
     zones_that_can_be_no_part_of_a_name_are_refused,
     az_and_zones_that_differ_are_refused,
+    two_words_about_config_changes_that_differ_are_refused,
     no_zone_is_no_zone_however_it_is_written,
     a_label_of_nodes_that_no_node_can_have_is_refused,
 );
@@ -121,6 +122,30 @@ async fn az_and_zones_that_differ_are_refused(rig: &'static Rig) -> anyhow::Resu
     for (az, zones) in [(json!(["a"]), json!(["a"])), (json!([]), json!(["a"])), (json!(["a"]), Value::Null)] {
         scene.accepted(&set(&json!({ "az": az, "zones": zones }), &json!({}))).await?;
     }
+    Ok(())
+}
+
+async fn two_words_about_config_changes_that_differ_are_refused(rig: &'static Rig) -> anyhow::Result<()> {
+    let scene = Scene::new(rig).await?;
+    let sentence = "spec.updateOnEnvChange and spec.updateOnConfigChange are both set and differ: they are two names of one thing; keep one of them";
+    let both = |env: Value, config: Value| {
+        set(&json!({ "updateOnEnvChange": env, "updateOnConfigChange": config }), &json!({}))
+    };
+    for (env, config) in [(true, false), (false, true)] {
+        scene.refused(&both(json!(env), json!(config)), &[sentence]).await?;
+    }
+    for (env, config) in [
+        (json!(true), json!(true)),
+        (json!(false), json!(false)),
+        (json!(true), Value::Null),
+        (Value::Null, json!(true)),
+    ] {
+        scene.accepted(&both(env, config)).await?;
+    }
+    // One alone, and the other one later.
+    scene.create(&set(&json!({ "updateOnConfigChange": true }), &json!({}))).await?;
+    let answer = scene.merge(&json!({ "spec": { "updateOnEnvChange": false } })).await?;
+    assert!(answer.is_err_and(|said| format!("{said:?}").contains("are both set and differ")));
     Ok(())
 }
 

@@ -167,7 +167,6 @@ async fn defaults_are_filled_in(rig: &'static Rig) -> anyhow::Result<()> {
             "zoneNodeLabel": "topology.kubernetes.io/zone",
             "zoneReplicas": "PerZone",
             "scaling": { "oddOnly": false, "policy": "Reject" },
-            "updateOnEnvChange": false,
             "updateStrategy": {
                 "type": "SideBySide", "canaries": 1, "retryCount": 0, "updateNotReady": false, "canaryWatchSeconds": 900,
                 "scaleDownDelaySeconds": 0,
