@@ -251,6 +251,8 @@ pub enum Reason {
     ServiceUnusable,
     /// The selector of a Service follows another version now.
     ServiceSwitched,
+    /// No field names the Service any more, and the version went from its selector.
+    ServiceReleased,
     /// It has no effect in this release.
     WithoutEffect,
 }

@@ -40,7 +40,9 @@ pub const MANAGER_STATUS: &str = "sts-plus-status";
 
 /// On a StatefulSet: the number of its version. As a label of its pods: part of its selector.
 pub const VERSION: &str = "fissile.cloudfoundry.org/version";
-/// On a StatefulSet and its pods: the name of the ExtendedStatefulSet that made it.
+/// Finalizer of an ExtendedStatefulSet: its Services are let go, and its StatefulSets if they are to stay, before the object goes.
+pub const FINALIZER_VERSIONS: &str = "fissile.cloudfoundry.org/finalizer";
+/// On a StatefulSet and its pods: the name of the ExtendedStatefulSet that made it. On a Service: of the one that writes its selector.
 pub const OWNER: &str = "fissile.cloudfoundry.org/extended-statefulset";
 /// On a StatefulSet and its pods: the name of their zone.
 pub const ZONE: &str = "fissile.cloudfoundry.org/az-name";

@@ -56,6 +56,9 @@ pub struct ExtendedStatefulSetStatus {
     /// The value of the retry annotation that was honoured last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
+    /// The Services whose selectors may name a version, noted before that is written: they are let go when no field names them any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<String>,
     /// The last 5 verdicts, newest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5))]

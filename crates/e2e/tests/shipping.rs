@@ -16,6 +16,7 @@ use testcluster::{Cluster, Method};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 const SETS: &str = "/apis/apps/v1/namespaces/work/statefulsets";
+const SERVICES: &str = "/api/v1/namespaces/work/services";
 const OWNERS: &str = "/apis/fissile.cloudfoundry.org/v1alpha1/namespaces/work/extendedstatefulsets";
 const ROLLOUTS: &str = "/apis/sts.plus/v1alpha1/namespaces/work/phasedrollouts";
 
@@ -53,7 +54,32 @@ impl Site {
             self.pods("middle").await.iter().filter(|pod| pod.image == "app:2" && pod.ready).count() == 1
         })
         .await;
+        self.install_versions().await;
         operator
+    }
+
+    /// `db` in mid-upgrade, beside a Service that follows it, and `still` at rest with one.
+    async fn install_versions(&self) {
+        for (name, service) in [("db", "live"), ("still", "calm")] {
+            let selecting = objects::with(objects::service(service), "/spec/selector", json!({ "app": name }));
+            self.post(SERVICES, &selecting).await;
+            let owner = objects::with(objects::extended(name), "/spec/updateStrategy/activeService", service);
+            self.post(OWNERS, &owner).await;
+            eventually("it is there, and the Service follows", async || {
+                let pods = self.pods(name).await;
+                pods.len() == 3 && pods.iter().all(|pod| pod.ready) && self.selected(service).await == "1"
+            })
+            .await;
+        }
+        let next = json!([{ "op": "replace", "path": "/spec/template/spec/template/spec/containers/0/image", "value": "app:2-never-ready" }]);
+        self.kubectl(&["-n", "work", "patch", "ests", "db", "--type=json", "-p", &next.to_string()]).await;
+        eventually("a canary is there", async || self.pods("db").await.iter().any(|pod| !pod.ready)).await;
+    }
+
+    /// The version that a Service selects; empty if none.
+    async fn selected(&self, service: &str) -> String {
+        let service = self.cluster.request(Method::GET, &format!("{SERVICES}/{service}"), None).await;
+        service.unwrap_or_default()["spec"]["selector"][names::VERSION].as_str().unwrap_or_default().to_owned()
     }
 
     fn log(&self) -> PathBuf {
@@ -84,6 +110,15 @@ impl Site {
         let path = format!("/api/v1/namespaces/work/pods?labelSelector=app%3D{set}");
         let list = self.cluster.request(Method::GET, &path, None).await.expect("pods can be listed");
         list["items"].as_array().into_iter().flatten().map(Pod::new).collect()
+    }
+
+    /// Those of every set, by its label.
+    async fn all_pods(&self) -> Vec<Vec<Pod>> {
+        let mut all = Vec::new();
+        for set in ["rest", "middle", "db", "still"] {
+            all.push(self.pods(set).await);
+        }
+        all
     }
 
     /// The released binary with `args`, as an administrator, from outside the cluster.
@@ -161,6 +196,10 @@ impl Site {
                 let said = self.sts_plus(&["uninstall"]).await;
                 assert!(said.contains("StatefulSet work/middle was in mid-rollout: it keeps partition 2"), "{said}");
                 assert!(!said.contains("work/rest was"), "{said}");
+                assert!(
+                    said.contains("StatefulSet work/db-v1 was that of a version: it keeps partition 2147483647"),
+                    "{said}"
+                );
                 self.kubectl(&["delete", "-k", DEPLOY, "--ignore-not-found", "--timeout=180s"]).await;
             }
             Order::UninstallWithoutOperator => {
@@ -174,7 +213,8 @@ impl Site {
                 self.sts_plus(&["uninstall"]).await;
             }
             Order::DefinitionFirst => {
-                self.kubectl(&["delete", "crd", "phasedrollouts.sts.plus", "--timeout=180s"]).await;
+                let kinds = ["phasedrollouts.sts.plus", "extendedstatefulsets.fissile.cloudfoundry.org"];
+                self.kubectl(&["delete", "crd", kinds[0], kinds[1], "--timeout=180s"]).await;
                 self.kubectl(&["delete", "-k", DEPLOY, "--ignore-not-found", "--timeout=180s"]).await;
             }
         }
@@ -199,16 +239,7 @@ async fn check(orders: [Order; 2]) {
     let site = Site::start().await;
     for order in orders {
         let operator = site.install().await;
-        let is_uninstalled = matches!(order, Order::UninstallWhileItRuns | Order::UninstallWithoutOperator);
-        if is_uninstalled {
-            site.post(OWNERS, &objects::extended("db")).await;
-            eventually("db is there", async || {
-                let pods = site.pods("db").await;
-                pods.len() == 3 && pods.iter().all(|pod| pod.ready)
-            })
-            .await;
-        }
-        let before = (site.pods("rest").await, site.pods("middle").await, site.pods("db").await);
+        let before = site.all_pods().await;
         site.take_away(order, operator).await;
         eventually("everything is gone", async || site.is_empty().await).await;
         for (name, partition) in [("rest", 0), ("middle", 2)] {
@@ -225,12 +256,14 @@ async fn check(orders: [Order; 2]) {
                 "{order:?}: {annotations}"
             );
         }
-        let after = (site.pods("rest").await, site.pods("middle").await, site.pods("db").await);
-        assert_eq!(after, before, "{order:?}: pods have moved");
-        if is_uninstalled {
-            let owners = site.set("db-v1").await["metadata"]["ownerReferences"].clone();
-            assert!(owners.is_null(), "{order:?}: kept for its own sake: {owners}");
+        assert_eq!(site.all_pods().await, before, "{order:?}: pods have moved");
+        for name in ["db-v1", "db-v2", "still-v1"] {
+            let owners = site.set(name).await["metadata"]["ownerReferences"].clone();
+            assert!(owners.is_null(), "{order:?}: {name} is kept for its own sake: {owners}");
         }
+        // It would reach the canary; nothing of ours is needed where there is one version only.
+        let selected = (site.selected("live").await, site.selected("calm").await);
+        assert_eq!(selected, ("1".to_owned(), String::new()), "{order:?}");
         site.end().await;
     }
 }

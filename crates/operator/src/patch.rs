@@ -1,7 +1,7 @@
 //! Pieces of the bodies of writes. Pure.
 
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
 use kube::Resource;
 use kube::api::PatchParams;
 use serde::Serialize;
@@ -57,4 +57,34 @@ pub(crate) fn add<'a>(path: impl IntoIterator<Item = &'a str>, value: impl Into<
 
 pub(crate) fn remove<'a>(path: impl IntoIterator<Item = &'a str>) -> PatchOperation {
     PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(path) })
+}
+
+/// Adds our finalizer beside those of others. Nothing if it is there.
+pub(crate) fn add_finalizer<K: Resource>(object: &K, name: &str) -> Option<Patch> {
+    let finalizers = object.meta().finalizers.as_deref().unwrap_or_default();
+    if finalizers.iter().any(|finalizer| finalizer == name) {
+        return None;
+    }
+    let write = if object.meta().finalizers.is_some() {
+        add(["metadata", "finalizers", "-"], name)
+    } else {
+        add(["metadata", "finalizers"], json!([name]))
+    };
+    Some(Patch(vec![same_object(object), same_version(object), write]))
+}
+
+/// Removes our finalizer and no other. Nothing if it is not there.
+pub(crate) fn remove_finalizer<K: Resource>(object: &K, name: &str) -> Option<Patch> {
+    let finalizers = object.meta().finalizers.as_deref().unwrap_or_default();
+    let at = finalizers.iter().position(|finalizer| finalizer == name)?.to_string();
+    let path = ["metadata", "finalizers", at.as_str()];
+    Some(Patch(vec![same_object(object), test(path, name), remove(path)]))
+}
+
+pub(crate) fn same_object<K: Resource>(object: &K) -> PatchOperation {
+    test(["metadata", "uid"], object.meta().uid.as_deref())
+}
+
+pub(crate) fn same_version<K: Resource>(object: &K) -> PatchOperation {
+    test(["metadata", "resourceVersion"], object.meta().resource_version.as_deref())
 }

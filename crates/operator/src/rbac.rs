@@ -64,10 +64,17 @@ fn cluster_role() -> Value {
         "rules": [
             rule("sts.plus", &["phasedrollouts"], &["get", "list", "watch", "patch"]),
             rule("sts.plus", &["phasedrollouts/status"], &["patch"]),
-            rule("fissile.cloudfoundry.org", &["extendedstatefulsets"], &["get", "list", "watch"]),
+            rule("fissile.cloudfoundry.org", &["extendedstatefulsets"], &["get", "list", "watch", "patch"]),
             rule("fissile.cloudfoundry.org", &["extendedstatefulsets/status"], &["patch"]),
             // An owner reference that blocks the deletion of its owner needs it where that is enforced.
             rule("fissile.cloudfoundry.org", &["extendedstatefulsets/finalizers"], &["update"]),
+            // Whether it is being deleted, and every ExtendedStatefulSet with it.
+            named_rule(
+                "apiextensions.k8s.io",
+                &["customresourcedefinitions"],
+                &["get"],
+                &["extendedstatefulsets.fissile.cloudfoundry.org"],
+            ),
             rule("apps", &["statefulsets"], &["get", "list", "watch", "create", "patch", "delete"]),
             rule("", &["services"], &["get", "patch"]),
             rule("", &["nodes"], &["list"]),

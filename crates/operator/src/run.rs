@@ -126,7 +126,8 @@ impl Work {
     }
 }
 
-/// Works in all namespaces until `done` says that it is enough, without an election and without asking any Prometheus on loopback.
+/// Works in all namespaces until `done` says that it is enough, without an election and without asking any Prometheus on loopback. The
+/// StatefulSets of an ExtendedStatefulSet that is deleted stay.
 ///
 /// # Errors
 ///
@@ -134,7 +135,8 @@ impl Work {
 pub(crate) async fn work_until<T>(config: kube::Config, done: impl Future<Output = T>) -> anyhow::Result<T> {
     let wire = WireLayer { guard: Arc::new(Guard::always()), metrics: Arc::default(), pulse: Arc::default() };
     let client = client::guarded(config, &wire).map_err(|error| anyhow::anyhow!(told(&error)))?;
-    let mut work = Work::start(Shared::new(client, wire, Policy::default()), &[Scope::Cluster]);
+    let shared = Shared { keeps_children: true, ..Shared::new(client, wire, Policy::default()) };
+    let mut work = Work::start(shared, &[Scope::Cluster]);
     let outcome = tokio::select! {
         outcome = done => Ok(outcome),
         _ = work.controllers.join_next() => Err(anyhow::anyhow!("a controller ended by itself")),
@@ -154,6 +156,8 @@ struct Shared {
     events: Arc<Events>,
     failures: Arc<Failures>,
     prober: Arc<phased_rollout::Prober>,
+    /// See [`extended_stateful_set::Context::keeps_children`].
+    keeps_children: bool,
 }
 
 impl Shared {
@@ -165,6 +169,7 @@ impl Shared {
             tries: Arc::default(),
             written: Arc::default(),
             prober: Arc::new(phased_rollout::prober(policy)),
+            keeps_children: false,
             client,
             wire,
         }
@@ -261,6 +266,7 @@ fn control_owners(
         events: Arc::clone(&shared.events),
         prober: Arc::clone(&shared.prober),
         memory: extended_stateful_set::Memory::default(),
+        keeps_children: shared.keeps_children,
         failures: Arc::clone(&shared.failures),
     });
     controllers.spawn(async move {

@@ -1,4 +1,5 @@
-//! `sts-plus uninstall`: every StatefulSet is let go first, as its PhasedRollout says, and then all that was installed is removed.
+//! `sts-plus uninstall`: every StatefulSet is let go first, as its PhasedRollout says, or so that it stays when its
+//! ExtendedStatefulSet goes, and then all that was installed is removed.
 //!
 //! It needs no running operator, no roles and no policies, since one of them may be gone already: it brings what it needs and acts
 //! under the name of the operator's service account, which the admission policies leave alone.
@@ -9,12 +10,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use http::{HeaderName, HeaderValue};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::NamespaceResourceScope;
 use kube::core::{DynamicObject, GroupVersionKind, PartialObjectMeta, TypeMeta};
 use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout, names};
 
 use crate::args::UninstallArgs;
 use crate::client::deadline;
@@ -35,7 +37,6 @@ pub async fn uninstall(args: &UninstallArgs) -> anyhow::Result<()> {
     let config = client::config().await.map_err(|error| anyhow::anyhow!(told(&error)))?;
     let client = Client::try_from(config.clone()).map_err(|error| anyhow::anyhow!(told(&error)))?;
     let patience = Duration::from_secs(args.timeout);
-    orphan_all(&client, patience).await?;
     release_all(config, &client, &args.namespace, patience).await?;
     let options = manifests::Options {
         namespace: args.namespace.clone(),
@@ -48,31 +49,16 @@ pub async fn uninstall(args: &UninstallArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes every ExtendedStatefulSet and keeps its StatefulSets: with the definition all of them would go, and take their pods along.
-async fn orphan_all(client: &Client, patience: Duration) -> anyhow::Result<()> {
-    let owners: Api<ExtendedStatefulSet> = Api::all(client.clone());
-    let found = all_of("ExtendedStatefulSets", &owners).await?;
-    if found.is_empty() {
-        return Ok(());
-    }
-    say(&format!("{} ExtendedStatefulSets go, and their StatefulSets stay as they are", found.len()));
-    for owner in &found {
-        let api: Api<ExtendedStatefulSet> = Api::namespaced(client.clone(), &owner.namespace().unwrap_or_default());
-        let name = owner.name_any();
-        let call = format!("deleting ExtendedStatefulSet {name}");
-        gone(deadline(call, api.delete(&name, &DeleteParams::orphan())).await)?;
-    }
-    until_none_is_left("ExtendedStatefulSets", &owners, patience).await
-}
-
-/// Deletes every PhasedRollout and does the operator's part of it.
+/// Deletes every object of ours and does the operator's part of it.
 async fn release_all(config: kube::Config, client: &Client, namespace: &str, patience: Duration) -> anyhow::Result<()> {
     let rollouts: Api<PhasedRollout> = Api::all(client.clone());
-    let found = all_of("PhasedRollouts", &rollouts).await?;
-    if found.is_empty() {
+    let owners: Api<ExtendedStatefulSet> = Api::all(client.clone());
+    let (found, owning) = (all_of("PhasedRollouts", &rollouts).await?, all_of("ExtendedStatefulSets", &owners).await?);
+    if found.is_empty() && owning.is_empty() {
         return Ok(());
     }
     say(&format!("{} PhasedRollouts let go of their StatefulSets", found.len()));
+    say(&format!("{} ExtendedStatefulSets go, and their StatefulSets stay as they are", owning.len()));
     let claimed = claimed_sets(client).await?;
     for object in
         rbac::objects(namespace, &[]).iter().filter(|object| object["kind"].as_str().is_some_and(is_cluster_role))
@@ -81,15 +67,29 @@ async fn release_all(config: kube::Config, client: &Client, namespace: &str, pat
         let params = PatchParams::apply(MANAGER).force();
         deadline(format!("applying {}", what_is(object)), api.patch(&name, &params, &Patch::Apply(object))).await?;
     }
-    for rollout in &found {
-        let api: Api<PhasedRollout> = Api::namespaced(client.clone(), &rollout.namespace().unwrap_or_default());
-        let name = rollout.name_any();
-        gone(deadline(format!("deleting PhasedRollout {name}"), api.delete(&name, &DeleteParams::background())).await)?;
-    }
+    delete_all::<PhasedRollout>(client, &found, &DeleteParams::background()).await?;
+    // With the definition all of their StatefulSets would go, and take their pods along.
+    delete_all::<ExtendedStatefulSet>(client, &owning, &DeleteParams::orphan()).await?;
     let mut config = config;
     config.headers.push((IMPERSONATE, HeaderValue::from_str(&rbac::user_name(namespace))?));
-    run::work_until(config, until_none_is_left("PhasedRollouts", &rollouts, patience)).await??;
+    let none_is_left = async {
+        until_none_is_left("PhasedRollouts", &rollouts, patience).await?;
+        until_none_is_left("ExtendedStatefulSets", &owners, patience).await
+    };
+    run::work_until(config, none_is_left).await??;
     tell_held(client, &claimed).await
+}
+
+async fn delete_all<K>(client: &Client, found: &[PartialObjectMeta<K>], params: &DeleteParams) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    for object in found {
+        let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+        let name = object.name_any();
+        gone(deadline(format!("deleting {} {name}", K::kind(&())), api.delete(&name, params)).await)?;
+    }
+    Ok(())
 }
 
 /// All objects of a kind; none if it is not served here.
@@ -135,10 +135,10 @@ where
     )
 }
 
-/// Namespace and name of every set that belongs to a PhasedRollout.
+/// Namespace and name of every set that belongs to a PhasedRollout or an ExtendedStatefulSet.
 async fn claimed_sets(client: &Client) -> anyhow::Result<Vec<(String, String)>> {
     let sets = all_sets(client).await?;
-    let claimed = sets.iter().filter(|set| set.claimed_by().is_some());
+    let claimed = sets.iter().filter(|set| set.claimed_by().is_some() || is_version(set));
     Ok(claimed.map(|set| (set.namespace().to_owned(), set.name().to_owned())).collect())
 }
 
@@ -147,8 +147,9 @@ async fn tell_held(client: &Client, claimed: &[(String, String)]) -> anyhow::Res
     for set in all_sets(client).await? {
         let partition = set.partition().unwrap_or(0);
         if partition != 0 && claimed.contains(&(set.namespace().to_owned(), set.name().to_owned())) {
+            let why = if is_version(&set) { "was that of a version" } else { "was in mid-rollout" };
             say(&format!(
-                "StatefulSet {}/{} was in mid-rollout: it keeps partition {partition}, so nothing rolls until you remove \
+                "StatefulSet {}/{} {why}: it keeps partition {partition}, so nothing rolls until you remove \
                  spec.updateStrategy.rollingUpdate.partition",
                 set.namespace(),
                 set.name()
@@ -156,6 +157,11 @@ async fn tell_held(client: &Client, claimed: &[(String, String)]) -> anyhow::Res
         }
     }
     Ok(())
+}
+
+/// It is controlled by an ExtendedStatefulSet, or was until a moment ago.
+fn is_version(set: &SetObject) -> bool {
+    set.label(names::OWNER).is_some() && set.annotation(names::VERSION).is_some()
 }
 
 async fn all_sets(client: &Client) -> anyhow::Result<Vec<SetObject>> {

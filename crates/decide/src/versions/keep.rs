@@ -125,11 +125,26 @@ fn is_one_service(draft: &Draft) -> bool {
 
 fn follow(draft: &mut Draft, world: &World, service: Option<&ServiceView>, version: i32) {
     let Some(service) = service.filter(|service| service.exists && !service.is_foreign) else { return };
+    if !draft.observed.owner.status.services.contains(&service.name) {
+        // Noted before it is written: a Service whose selector is ours is never lost, whatever happens in between.
+        if !draft.status.services.contains(&service.name) {
+            draft.status.services.push(service.name.clone());
+        }
+        draft.wake_now();
+        return;
+    }
     if service.version.as_deref() == Some(version.to_string().as_str()) || world.children(version).is_empty() {
         return;
     }
     draft.normal(Reason::ServiceSwitched, &format!("Service {} selects version {version}", service.name));
     draft.act(VersionAction::Select { service: service.name.clone(), before: service.version.clone(), version });
+}
+
+/// A Service that is to be noted before it is written.
+pub(super) fn coming_service<'a>(draft: &'a Draft) -> Option<&'a str> {
+    let services = [&draft.observed.active, &draft.observed.preview].into_iter().flatten();
+    let noted = &draft.observed.owner.status.services;
+    services.map(|service| service.name.as_str()).find(|name| !noted.iter().any(|noted| noted == name))
 }
 
 /// What keeps a Service from following a version.

@@ -1,7 +1,8 @@
 //! The versions of an ExtendedStatefulSet, side by side: a chain of rooms, each of which either knows what comes next or hands over.
 //!
 //! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted, `keep` looks after the version that is in
-//! charge, `in_place` rolls one StatefulSet to the next version, `tidy` removes what is not needed any more, `upgrade` brings a new version into charge with `cycle`, its checks, and
+//! charge, `in_place` rolls one StatefulSet to the next version, `tidy` removes what is not needed any more, `leave` lets go, `upgrade`
+//! brings a new version into charge with `cycle`, its checks, and
 //! `report` tells people.
 //!
 //! What runs is never removed for something that does not run yet: a lower version goes only after a higher one was promoted with all
@@ -12,6 +13,7 @@ mod cycle;
 mod draft;
 mod in_place;
 mod keep;
+mod leave;
 mod observed;
 mod plan;
 mod report;
@@ -32,14 +34,18 @@ pub use world::child_name;
 
 /// Decides what comes next for one ExtendedStatefulSet.
 ///
-/// Total: every input gives a plan. The same input gives the same plan. The plan has at most one action that removes pods.
+/// Total: every input gives a plan. The same input gives the same plan. The plan has at most one action that removes pods of the
+/// version that is in charge.
 #[must_use]
 pub fn decide_versions(observed: &VersionsObserved, now: Timestamp) -> VersionsPlan {
     let mut draft = Draft::new(observed, now);
-    if observed.owner.deleting {
-        return draft.unchanged();
-    }
     let world = World::new(observed, draft.replicas(), now);
+    if observed.owner.deleting {
+        return leave::go(draft, &world);
+    }
+    if !observed.owner.has_finalizer {
+        return leave::guard(draft);
+    }
     match steer(&mut draft, &world) {
         Step::Stand(stand) => draft.finish(&world, &stand),
         Step::Ask(request) => draft.ask(request),
@@ -53,6 +59,7 @@ enum Step {
 }
 
 fn steer(draft: &mut Draft, world: &World) -> Step {
+    leave::former_services(draft);
     if let Some(stand) = refusal(draft) {
         return Step::Stand(stand);
     }

@@ -21,6 +21,10 @@ pub struct VersionsObserved {
     pub active: Option<ServiceView>,
     /// The Service of previewService, if one is named.
     pub preview: Option<ServiceView>,
+    /// Services of the status that no field names any more.
+    pub former: Vec<ServiceView>,
+    /// True if its StatefulSets stay when it goes: it is deleted so, or its definition or the operator goes.
+    pub keeps_children: bool,
     /// What is wrong with the checks as configured, found without asking Prometheus.
     pub config: Vec<ConfigProblem>,
     /// Zones that no node carries.
@@ -40,6 +44,8 @@ pub struct OwnerView {
     pub generation: i64,
     /// True if a deletionTimestamp is set.
     pub deleting: bool,
+    /// True if it has our finalizer.
+    pub has_finalizer: bool,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
     /// Spec, with the defaults of the schema.
@@ -105,6 +111,8 @@ pub struct ServiceView {
     pub exists: bool,
     /// The version that its selector names, as written.
     pub version: Option<String>,
+    /// True if it carries our mark: the selector is ours to write.
+    pub is_ours: bool,
     /// True if somebody else wrote that version.
     pub is_foreign: bool,
 }

@@ -25,6 +25,10 @@ pub struct VersionsPlan {
 /// One write. Each is safe when it happens twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersionAction {
+    /// Put our finalizer on the ExtendedStatefulSet.
+    AddFinalizer,
+    /// Take it away: the ExtendedStatefulSet may go.
+    RemoveFinalizer,
     /// Make a StatefulSet from the template.
     Create {
         /// Name.
@@ -85,4 +89,11 @@ pub enum VersionAction {
         /// The version.
         version: i32,
     },
+    /// Take the version out of the selector of a Service, and our mark off it, if it carries our mark.
+    Free {
+        /// Name of the Service.
+        service: String,
+    },
+    /// Take our owner reference off every StatefulSet that it controls, also one that is no version any more: they stay when it goes.
+    Orphan,
 }

@@ -133,9 +133,10 @@ fn condition(draft: &Draft, stand: &Stand, kind: VersionCondition) -> Option<(bo
             if strategy.active_service.is_none() && strategy.preview_service.is_none() {
                 return None;
             }
-            Some(match keep::unusable_service(draft) {
-                Some(problem) => (false, Reason::ServiceUnusable, problem),
-                None => (true, Reason::ServiceSwitched, "the Services select the versions that they should".to_owned()),
+            Some(match (keep::unusable_service(draft), keep::coming_service(draft)) {
+                (Some(problem), _) => (false, Reason::ServiceUnusable, problem),
+                (None, Some(name)) => (false, Reason::Progressing, format!("Service {name} does not select a version yet")),
+                (None, None) => (true, Reason::ServiceSwitched, "the Services select the versions that they should".to_owned()),
             })
         }
     }

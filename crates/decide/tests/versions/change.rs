@@ -141,7 +141,7 @@ pub fn world() -> impl Strategy<Value = World> {
 
 impl World {
     pub fn services(&mut self) {
-        let service = |name: &str| ServiceView { name: name.into(), exists: true, version: None, is_foreign: false };
+        let service = |name: &str| ServiceView { name: name.into(), exists: true, ..ServiceView::default() };
         self.strategy("activeService", &json!("live"));
         self.strategy("previewService", &json!("next"));
         (self.active, self.preview) = (Some(service("live")), Some(service("next")));

@@ -12,6 +12,7 @@
 mod adversity;
 mod change;
 mod laws;
+mod leaving;
 mod lost;
 mod native;
 mod nonsense;

@@ -143,7 +143,7 @@ prop_compose! {
 prop_compose! {
     fn service()(exists in any::<bool>(), is_foreign in any::<bool>(), version in of(number())) -> ServiceView {
         let version = version.map(|number| number.to_string());
-        ServiceView { name: "live".into(), exists, version, is_foreign }
+        ServiceView { name: "live".into(), exists, version, is_foreign, is_ours: !is_foreign }
     }
 }
 

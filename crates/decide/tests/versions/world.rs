@@ -29,6 +29,13 @@ pub struct World {
     pub foreign: Vec<String>,
     pub active: Option<ServiceView>,
     pub preview: Option<ServiceView>,
+    /// Services that no field names any more.
+    pub former: Vec<ServiceView>,
+    pub has_finalizer: bool,
+    pub deleting: bool,
+    pub keeps_children: bool,
+    /// StatefulSets that were let go.
+    pub orphans: Vec<String>,
     pub min_ready_seconds: i32,
     /// Digests whose pods never become Ready.
     pub bad: BTreeSet<String>,
@@ -71,6 +78,11 @@ impl World {
             foreign: Vec::new(),
             active: None,
             preview: None,
+            former: Vec::new(),
+            has_finalizer: true,
+            deleting: false,
+            keeps_children: false,
+            orphans: Vec::new(),
             min_ready_seconds: 0,
             bad: BTreeSet::new(),
             failing: BTreeSet::new(),
@@ -91,7 +103,8 @@ impl World {
                 name: "web".into(),
                 namespace: "shop".into(),
                 generation: self.generation,
-                deleting: false,
+                deleting: self.deleting,
+                has_finalizer: self.has_finalizer,
                 annotations: self.annotations.clone(),
                 spec: self.spec(),
                 status: self.status.clone(),
@@ -107,6 +120,8 @@ impl World {
             foreign: self.foreign.clone(),
             active: self.active.clone(),
             preview: self.preview.clone(),
+            former: self.former.clone(),
+            keeps_children: self.keeps_children,
             config: Vec::new(),
             empty_zones: Vec::new(),
             tried,
@@ -206,16 +221,39 @@ impl World {
                 name
             }
             VersionAction::Select { service, version, .. } => {
-                let services = [self.active.as_mut(), self.preview.as_mut()];
-                for found in services.into_iter().flatten().filter(|found| found.name == *service) {
-                    found.version = Some(version.to_string());
-                }
+                assert!(self.has_finalizer && self.status.services.contains(service), "noted before it is written");
+                self.write_service(service, Some(version.to_string()));
+                return;
+            }
+            VersionAction::Free { service } => {
+                self.write_service(service, None);
+                return;
+            }
+            VersionAction::AddFinalizer | VersionAction::RemoveFinalizer => {
+                self.has_finalizer = *action == VersionAction::AddFinalizer;
+                return;
+            }
+            VersionAction::Orphan => {
+                self.orphans = self.children.iter().map(|child| child.name.clone()).collect();
                 return;
             }
         };
         let Some(child) = self.children.iter().find(|child| child.name == *written) else { return };
         let sets = status.details.iter_mut().flat_map(|detail| &mut detail.sets);
         sets.filter(|set| set.name == child.name).for_each(|set| set.generation = child.generation);
+    }
+
+    /// One write, without a plan.
+    pub fn carry_out_alone(&mut self, action: &VersionAction) {
+        let mut status = self.status.clone();
+        self.carry_out(action, &mut status);
+    }
+
+    fn write_service(&mut self, name: &str, version: Option<String>) {
+        let services = [self.active.as_mut(), self.preview.as_mut()].into_iter().flatten().chain(&mut self.former);
+        for found in services.filter(|found| found.name == *name) {
+            (found.is_ours, found.version) = (version.is_some(), version.clone());
+        }
     }
 
     fn born(&mut self, name: &str, zone: Option<String>, version: i32, replicas: i32) -> ChildView {

@@ -75,6 +75,7 @@ async fn upgrade_versions(scene: &sts_plus_e2e::Scene) {
     scene
         .until("version 2 alone", |world| world.is_ready_on("db-v2-0", "app:2") && !world.sets.contains_key("db-v1"))
         .await;
+    scene.kubectl_ok(&["delete", "ests", "db"], "").await;
 }
 
 /// Rights that the API server asks for without a word in the audit log: to make something by server-side apply, and to let an owner

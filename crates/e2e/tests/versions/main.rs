@@ -6,6 +6,7 @@ mod checks;
 mod children;
 mod in_place;
 mod input;
+mod leaving;
 mod minds;
 mod scaling;
 mod services;

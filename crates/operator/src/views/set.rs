@@ -118,6 +118,12 @@ impl SetObject {
         controller(&self.metadata).is_some_and(|owner| owner.uid == uid)
     }
 
+    /// True if any object controls it.
+    #[must_use]
+    pub fn is_controlled(&self) -> bool {
+        controller(&self.metadata).is_some()
+    }
+
     /// What a decision about versions looks at. Missing if it carries no version: then it is none.
     #[must_use]
     pub fn child_view(&self, pods: Vec<PodView>) -> Option<ChildView> {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, VersionStrategyType, names};
 use sts_plus_decide::{Action, Severity, VersionAction, VersionsPlan};
 
-use super::Context;
 use super::observe::Scene;
+use super::{Context, leave};
 use crate::client::deadline;
 use crate::controllers::roll::Roll;
 use crate::errors::Error;
@@ -103,6 +103,10 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
             let params = by(names::MANAGER_MARKS);
             deadline(format!("marking StatefulSet {name}"), sets.patch(name, &params, &Patch::Merge(body))).await?
         }
+        VersionAction::AddFinalizer => return leave::guard(scene, context).await.map(|()| None),
+        VersionAction::RemoveFinalizer => return leave::end(scene, context).await.map(|()| None),
+        VersionAction::Free { service } => return leave::free(service, scene, context).await.map(|()| None),
+        VersionAction::Orphan => return leave::orphan(scene, context).await.map(|()| None),
         VersionAction::Delete { name, uid } => {
             delete(&sets, name, uid).await?;
             return Ok(None);

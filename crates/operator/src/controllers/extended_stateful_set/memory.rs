@@ -19,6 +19,7 @@ pub(super) struct Known {
     pub(super) generation: i64,
     pub(super) active: Option<ServiceView>,
     pub(super) preview: Option<ServiceView>,
+    pub(super) former: Vec<ServiceView>,
     pub(super) empty_zones: Vec<String>,
     /// Why the API server refuses the template.
     pub(super) template_problem: Option<String>,

@@ -5,6 +5,7 @@
 //! together. It must never write itself, and never act on a cache.
 
 mod apply;
+mod leave;
 mod memory;
 mod observe;
 mod render;
@@ -54,6 +55,8 @@ pub struct Context {
     pub prober: Arc<Prober>,
     /// What was found out and is in no cache.
     pub memory: Memory,
+    /// True if StatefulSets always stay when an ExtendedStatefulSet goes: the operator is uninstalled.
+    pub keeps_children: bool,
     /// What went wrong lately.
     pub failures: Arc<Failures>,
 }

@@ -13,9 +13,9 @@ use sts_plus_decide::{
     CheckRequest, ChildView, ConfigProblem, OwnerView, ServiceView, SetView, TemplateView, VersionsObserved, child_name,
 };
 
-use super::Context;
 use super::memory::Known;
 use super::render::{self, Child};
+use super::{Context, leave};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
 use crate::errors::{Class, Error, told};
@@ -93,10 +93,16 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     let uid = owner.uid().unwrap_or_default();
     let read = owner.resource_version();
     context.written.not_outdated(Some(&uid), read.as_deref(), None, || format!("ExtendedStatefulSet {name}"))?;
+    let is_leaving = owner.metadata.deletion_timestamp.is_some();
     let ours = ListParams::default().labels(&format!("{}={name}", names::OWNER));
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), &namespace);
-    let sets = deadline(format!("listing the StatefulSets of ExtendedStatefulSet {name}"), sets.list(&ours)).await?;
-    let sets: Vec<_> = sets.items.into_iter().filter(|set| set.is_controlled_by(&uid)).map(SetObject::shrunk).collect();
+    // What is to be let go may have lost its labels.
+    let listed = if is_leaving { &ListParams::default() } else { &ours };
+    let sets = deadline(format!("listing the StatefulSets of ExtendedStatefulSet {name}"), sets.list(listed)).await?;
+    // The garbage collector may have let go of some of them a moment ago; their pods count all the same.
+    let was_ours = |set: &SetObject| is_leaving && set.label(names::OWNER) == Some(&name) && !set.is_controlled();
+    let is_ours = |set: &SetObject| set.is_controlled_by(&uid) || was_ours(set);
+    let sets: Vec<_> = sets.items.into_iter().filter(is_ours).map(SetObject::shrunk).collect();
     for set in &sets {
         let read = set.metadata.resource_version.as_deref();
         context.written.not_outdated(Some(set.uid()), read, None, || format!("StatefulSet {}", set.name()))?;
@@ -108,10 +114,16 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         generation: owner.metadata.generation.unwrap_or_default(),
         active: service(&owner, strategy.active_service.as_deref(), context).await?,
         preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
-        empty_zones: empty_zones(&owner, context).await?,
+        former: former(&owner, context).await?,
+        empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
         template_problem: None,
     };
+    let keeps_children = is_leaving && leave::keeps_children(&owner, context).await?;
     let mut scene = scene(owner, sets, &pods.items, known.clone(), context);
+    scene.observed.keeps_children = keeps_children;
+    if is_leaving {
+        return Ok(Some(scene));
+    }
     let template_problem = template_problem(&scene, context).await?;
     scene.observed.template.problem.clone_from(&template_problem);
     context.memory.put(&uid, Known { template_problem, ..known });
@@ -142,6 +154,8 @@ fn scene(
         foreign: foreign(&owner, context),
         active: known.active,
         preview: known.preview,
+        former: known.former,
+        keeps_children: false,
         config: config(&owner, context),
         empty_zones: known.empty_zones,
         tried: None,
@@ -162,6 +176,7 @@ fn owner_view(owner: &ExtendedStatefulSet) -> OwnerView {
         namespace: meta.namespace.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
         deleting: meta.deletion_timestamp.is_some(),
+        has_finalizer: owner.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER_VERSIONS),
         annotations: meta.annotations.clone().unwrap_or_default(),
         spec: owner.spec.clone(),
         status: owner.status.clone().unwrap_or_default(),
@@ -195,9 +210,24 @@ async fn service(
     Ok(Some(ServiceView {
         name: name.to_owned(),
         exists: found.is_some(),
+        is_ours,
         is_foreign: version.is_some() && !is_ours,
         version,
     }))
+}
+
+/// The Services of the status that no field names any more.
+async fn former(owner: &ExtendedStatefulSet, context: &Context) -> Result<Vec<ServiceView>, Error> {
+    let strategy = &owner.spec.update_strategy;
+    let is_named = |name: &str| {
+        [&strategy.active_service, &strategy.preview_service].into_iter().any(|named| named.as_deref() == Some(name))
+    };
+    let noted = owner.status.iter().flat_map(|status| &status.services);
+    let mut former = Vec::new();
+    for name in noted.filter(|name| !is_named(name)) {
+        former.extend(service(owner, Some(name), context).await?);
+    }
+    Ok(former)
 }
 
 /// Zones that no node carries.

@@ -1,31 +1,19 @@
 //! The bodies of all writes. Pure.
 
-use json_patch::{Patch, PatchOperation};
-use serde_json::{Value, json};
+use json_patch::Patch;
+use serde_json::Value;
 use sts_plus_api::{PhasedRollout, PhasedRolloutStatus, names};
 
-use crate::patch::{add, remove, status_patch, test};
+use crate::patch::{self, remove, same_object, status_patch, test};
 
 /// Adds our finalizer beside those of others. Nothing if it is there.
 pub(super) fn add_finalizer(rollout: &PhasedRollout) -> Option<Patch> {
-    let finalizers = rollout.metadata.finalizers.as_deref().unwrap_or_default();
-    if finalizers.iter().any(|finalizer| finalizer == names::FINALIZER) {
-        return None;
-    }
-    let write = if rollout.metadata.finalizers.is_some() {
-        add(["metadata", "finalizers", "-"], names::FINALIZER)
-    } else {
-        add(["metadata", "finalizers"], json!([names::FINALIZER]))
-    };
-    Some(Patch(vec![same_object(rollout), same_version(rollout), write]))
+    patch::add_finalizer(rollout, names::FINALIZER)
 }
 
 /// Removes our finalizer and no other. Nothing if it is not there.
 pub(super) fn remove_finalizer(rollout: &PhasedRollout) -> Option<Patch> {
-    let finalizers = rollout.metadata.finalizers.as_deref().unwrap_or_default();
-    let at = finalizers.iter().position(|finalizer| finalizer == names::FINALIZER)?.to_string();
-    let path = ["metadata", "finalizers", at.as_str()];
-    Some(Patch(vec![same_object(rollout), test(path, names::FINALIZER), remove(path)]))
+    patch::remove_finalizer(rollout, names::FINALIZER)
 }
 
 /// Removes an annotation that has the value that was read. Nothing if it is not there.
@@ -40,16 +28,10 @@ pub(super) fn status(rollout: &PhasedRollout, resource_version: Option<&str>, st
     status_patch(rollout, resource_version, &rollout.status, status)
 }
 
-fn same_object(rollout: &PhasedRollout) -> PatchOperation {
-    test(["metadata", "uid"], rollout.metadata.uid.as_deref())
-}
-
-fn same_version(rollout: &PhasedRollout) -> PatchOperation {
-    test(["metadata", "resourceVersion"], rollout.metadata.resource_version.as_deref())
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn rollout(finalizers: &Value, annotations: &Value) -> (PhasedRollout, Value) {

@@ -1,0 +1,128 @@
+//! What is let go, by the real garbage collector: Services that no field names any more, and all of it at the end.
+
+use serde_json::{Value, json};
+use sts_plus_api::{VersionPhase, names};
+use sts_plus_e2e::{World, eventually, objects::service};
+
+use crate::story::{Story, View, db};
+
+/// `db` with an active and a preview Service, at rest.
+async fn with_services(name: &str) -> Story {
+    let mut db = db();
+    db["spec"]["updateStrategy"]["activeService"] = json!("live");
+    db["spec"]["updateStrategy"]["previewService"] = json!("next");
+    let story = Story::new(name).await;
+    for name in ["live", "next", "green"] {
+        story.scene.create(&service(name)).await;
+    }
+    story.scene.create(&db).await;
+    story.until("both follow", |view| view.is_only(1) && view.condition("ServicesFollow").starts_with("True")).await;
+    story
+}
+
+/// The version in its selector, and whether it carries our mark.
+async fn state(story: &Story, name: &str) -> (Option<String>, bool) {
+    let service = story.scene.api("service").get(name).await.expect("it is there");
+    assert_eq!(service.data["spec"]["selector"]["app"], "db", "what the user wrote stays");
+    let version = service.data["spec"]["selector"].get(names::VERSION).and_then(Value::as_str);
+    let annotations = service.metadata.annotations.unwrap_or_default();
+    (version.map(str::to_owned), annotations.contains_key(names::OWNER))
+}
+
+async fn until(story: &Story, name: &str, wanted: (Option<&str>, bool)) {
+    let is_so = async || {
+        let (version, is_ours) = state(story, name).await;
+        (version.as_deref(), is_ours) == wanted
+    };
+    eventually(&format!("{name} is {wanted:?}"), is_so).await;
+}
+
+const FREE: (Option<&str>, bool) = (None, false);
+
+impl Story {
+    async fn is_there(&self) -> bool {
+        self.scene.api("extendedstatefulset").get_opt("db").await.expect("an answer").is_some()
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_named_any_more_is_free_also_after_a_restart() {
+    let mut story = with_services("renamed").await;
+    assert_eq!(state(&story, "live").await, (Some("1".to_owned()), true));
+    assert!(story.scene.stop_operator().await.success());
+    story.change(&json!({ "spec": { "updateStrategy": { "activeService": "green" } } })).await;
+    story.scene.start_operator();
+    until(&story, "live", FREE).await;
+    until(&story, "green", (Some("1"), true)).await;
+    story.change(&json!({ "spec": { "updateStrategy": { "previewService": null } } })).await;
+    until(&story, "next", FREE).await;
+    story.until("one is left", |view| view.is_told() && view.status.services == ["green"]).await;
+    story.end().await;
+}
+
+#[tokio::test]
+async fn deleted_its_services_are_free_and_its_pods_go() {
+    let story = with_services("deleted").await;
+    story.scene.kubectl_ok(&["delete", "ests", "db"], "").await;
+    assert_eq!(state(&story, "live").await, (None, false), "before it is gone");
+    assert_eq!(state(&story, "next").await, (None, false), "before it is gone");
+    story.scene.until("all is gone", |world: &World| world.sets.is_empty() && world.pods.is_empty()).await;
+    story.end().await;
+}
+
+#[tokio::test]
+async fn a_deletion_ends_without_its_services_and_in_the_foreground() {
+    let story = with_services("without").await;
+    story.scene.kubectl_ok(&["delete", "service", "live"], "").await;
+    story
+        .scene
+        .kubectl_ok(&["annotate", "service", "next", "--overwrite", &format!("{}=other", names::OWNER)], "")
+        .await;
+    story.scene.kubectl_ok(&["delete", "ests", "db", "--cascade=foreground"], "").await;
+    assert!(!story.is_there().await);
+    assert_eq!(state(&story, "next").await, (Some("1".to_owned()), true), "it is another one's now");
+    story.end().await;
+}
+
+#[tokio::test]
+async fn deleted_while_no_operator_runs_it_waits_for_one() {
+    let mut story = with_services("waits").await;
+    assert!(story.scene.stop_operator().await.success());
+    story.scene.kubectl_ok(&["delete", "ests", "db", "--wait=false"], "").await;
+    assert!(story.is_there().await);
+    story.scene.start_operator();
+    eventually("it goes", async || !story.is_there().await).await;
+    assert_eq!(state(&story, "live").await, (None, false));
+    story.scene.until("all is gone", |world: &World| world.sets.is_empty() && world.pods.is_empty()).await;
+    story.end().await;
+}
+
+#[tokio::test]
+async fn orphaned_in_mid_upgrade_no_pod_moves_and_the_service_keeps_to_the_version_in_charge() {
+    let story = with_services("orphans").await;
+    story.release("app:2-never-ready").await;
+    let is_up = |view: &View| view.world.pods.contains_key("db-v2-0") && view.is(VersionPhase::Canary);
+    let before = story.until("a canary of version 2", is_up).await;
+    story.scene.kubectl_ok(&["delete", "ests", "db", "--cascade=orphan"], "").await;
+    assert!(!story.is_there().await);
+    let is_free = |set: &k8s_openapi::api::apps::v1::StatefulSet| set.metadata.owner_references.is_none();
+    let after = story.scene.until("both are free", |world| world.sets.values().all(is_free)).await;
+    assert_eq!((after.sets.len(), after.uids()), (2, before.world.uids()));
+    assert_eq!(state(&story, "live").await.0.as_deref(), Some("1"));
+    story.end().await;
+}
+
+#[tokio::test]
+async fn paused_from_the_start_nothing_is_started() {
+    let story = Story::new("asleep").await;
+    let mut asleep = db();
+    asleep["spec"]["paused"] = json!(true);
+    story.scene.create(&asleep).await;
+    let paused = story.until("paused", |view| view.is(VersionPhase::Paused)).await;
+    assert!(paused.status.message.contains("nothing is started"), "{}", paused.status.message);
+    assert!(paused.world.sets.is_empty());
+    story.change(&json!({ "spec": { "paused": false } })).await;
+    story.until("version 1 is there", |view| view.is_only(1)).await;
+    assert_eq!(story.trace(), ["db-v1 3"], "made once, when it went on");
+    story.end().await;
+}

@@ -1,0 +1,153 @@
+//! What is done to other objects at the end: Services and StatefulSets are let go, and the finalizer of the ExtendedStatefulSet comes and
+//! goes. Reads whether its definition goes. It must never decide.
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, CustomResourceExt as _, ResourceExt as _};
+use serde_json::json;
+use sts_plus_api::{ExtendedStatefulSet, names};
+
+use super::Context;
+use super::observe::Scene;
+use crate::client::deadline;
+use crate::errors::Error;
+use crate::patch::{add_finalizer, by, remove, remove_finalizer, test};
+use crate::views::SetObject;
+
+/// Of an object that is deleted with `--cascade=orphan`: the garbage collector takes it away when it has let go of what it owned.
+const ORPHAN: &str = "orphan";
+
+/// True if the StatefulSets of an object that is being deleted stay: whoever deletes the definition has not asked for the end of the pods.
+pub(super) async fn keeps_children(owner: &ExtendedStatefulSet, context: &Context) -> Result<bool, Error> {
+    if context.keeps_children || owner.finalizers().iter().any(|finalizer| finalizer == ORPHAN) {
+        return Ok(true);
+    }
+    let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
+    let call = deadline("reading the definition of ExtendedStatefulSets", definitions.get_metadata(definition_name()));
+    match call.await {
+        Ok(definition) => Ok(definition.metadata.deletion_timestamp.is_some()),
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn definition_name() -> &'static str {
+    ExtendedStatefulSet::crd_name()
+}
+
+/// The finalizer is put on the object. Somebody else may have written in between: then it is looked at again.
+pub(super) async fn guard(scene: &Scene, context: &Context) -> Result<(), Error> {
+    let Some(patch) = add_finalizer(&scene.owner, names::FINALIZER_VERSIONS) else { return Ok(()) };
+    let written = write_owner(patch, scene, context).await?;
+    context.written.remember(scene.uid(), written.resource_version().as_deref());
+    Ok(())
+}
+
+/// The finalizer is taken away, and with it all that is remembered.
+pub(super) async fn end(scene: &Scene, context: &Context) -> Result<(), Error> {
+    if let Some(patch) = remove_finalizer(&scene.owner, names::FINALIZER_VERSIONS) {
+        match write_owner(patch, scene, context).await {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+    }
+    context.forget(scene.uid());
+    Ok(())
+}
+
+async fn write_owner(
+    patch: json_patch::Patch,
+    scene: &Scene,
+    context: &Context,
+) -> Result<PartialObjectMeta<ExtendedStatefulSet>, Error> {
+    let owners: Api<ExtendedStatefulSet> = Api::namespaced(context.client.clone(), scene.namespace());
+    let call = format!("writing the finalizer of ExtendedStatefulSet {}", scene.name());
+    let params = by(names::MANAGER_LIFECYCLE);
+    deadline(call, owners.patch_metadata(scene.name(), &params, &Patch::Json::<()>(patch))).await
+}
+
+/// No version and no mark of ours stays on the Service. One that is gone, or has not our mark any more, is none of our business.
+pub(super) async fn free(name: &str, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let services: Api<Service> = Api::namespaced(context.client.clone(), scene.namespace());
+    let Some(service) = deadline(format!("reading Service {name}"), services.get_opt(name)).await? else {
+        return Ok(());
+    };
+    let Some(patch) = free_patch(&service, scene.name()) else { return Ok(()) };
+    let params = by(names::MANAGER_VERSIONS);
+    match deadline(format!("freeing Service {name}"), services.patch(name, &params, &Patch::Json::<()>(patch))).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn free_patch(service: &Service, owner: &str) -> Option<json_patch::Patch> {
+    let mark = service.annotations().get(names::OWNER).filter(|mark| *mark == owner)?;
+    let mut operations = vec![
+        test(["metadata", "uid"], json!(service.metadata.uid)),
+        test(["metadata", "resourceVersion"], json!(service.metadata.resource_version)),
+        test(["metadata", "annotations", names::OWNER], mark.as_str()),
+        remove(["metadata", "annotations", names::OWNER]),
+    ];
+    let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    if selector.is_some_and(|selector| selector.contains_key(names::VERSION)) {
+        operations.push(remove(["spec", "selector", names::VERSION]));
+    }
+    Some(json_patch::Patch(operations))
+}
+
+/// Every StatefulSet that it controls is let go. Taking away what is gone already is no change: the garbage collector may do the same.
+pub(super) async fn orphan(scene: &Scene, context: &Context) -> Result<(), Error> {
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    for set in scene.sets.values() {
+        let reference = json!([{ "$patch": "delete", "uid": scene.uid() }]);
+        let body = json!({ "metadata": { "uid": set.uid(), "ownerReferences": reference } });
+        let params = PatchParams { field_manager: Some(names::MANAGER_VERSIONS.to_owned()), ..PatchParams::default() };
+        let call = format!("letting go of StatefulSet {}", set.name());
+        match deadline(call, sets.patch_metadata(set.name(), &params, &Patch::Strategic(body))).await {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn freed(service: &Value) -> Option<Value> {
+        let patch = free_patch(&serde_json::from_value(service.clone()).unwrap(), "db")?;
+        let mut after = service.clone();
+        json_patch::patch(&mut after, &patch).unwrap();
+        Some(after)
+    }
+
+    #[test]
+    fn the_version_goes_and_all_else_stays() {
+        let service = json!({
+            "metadata": {"name": "live", "uid": "u", "resourceVersion": "7", "annotations": {names::OWNER: "db", "a": "b"}},
+            "spec": {"selector": {"app": "db", names::VERSION: "3"}},
+        });
+        let after = freed(&service).unwrap();
+        assert_eq!(after["spec"]["selector"], json!({"app": "db"}));
+        assert_eq!(after["metadata"]["annotations"], json!({"a": "b"}));
+    }
+
+    #[test]
+    fn a_service_without_our_mark_is_not_touched() {
+        let selector = json!({"selector": {names::VERSION: "3"}});
+        assert_eq!(freed(&json!({"metadata": {"name": "live"}, "spec": selector})), None);
+        let theirs = json!({"metadata": {"name": "live", "annotations": {names::OWNER: "other"}}, "spec": selector});
+        assert_eq!(freed(&theirs), None);
+    }
+
+    #[test]
+    fn a_mark_goes_also_where_somebody_took_the_version_away() {
+        let service = json!({"metadata": {"name": "live", "uid": "u", "resourceVersion": "7", "annotations": {names::OWNER: "db"}}, "spec": {}});
+        assert_eq!(freed(&service).unwrap()["metadata"]["annotations"], json!({}));
+    }
+}
