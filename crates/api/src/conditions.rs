@@ -63,6 +63,8 @@ pub enum VersionCondition {
     TemplateValid,
     /// The number of replicas was brought to the nearest allowed one.
     ScalingLimited,
+    /// The number of replicas is written, so `/scale` and autoscalers work.
+    Scalable,
     /// Some zone is carried by no node.
     ZoneUnschedulable,
     /// What is written and has no effect in this release.
@@ -73,13 +75,14 @@ pub enum VersionCondition {
 
 impl VersionCondition {
     /// All types, in the order in which they are written.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ready,
         Self::Reconciling,
         Self::Stalled,
         Self::Stale,
         Self::TemplateValid,
         Self::ScalingLimited,
+        Self::Scalable,
         Self::ZoneUnschedulable,
         Self::WithoutEffect,
         Self::ServicesFollow,
@@ -235,6 +238,8 @@ pub enum Reason {
     NameConflict,
     /// The name of the next version would be too long.
     NameTooLong,
+    /// The number of replicas is written.
+    CountWritten,
     /// The number of replicas is allowed as written.
     WithinLimits,
     /// The number of replicas was brought to the nearest allowed one.

@@ -5,7 +5,8 @@
 
 use serde_json::{Value, json};
 use sts_plus_api::{ConditionType, Phase, Reason, names, names::HOLD};
-use sts_plus_e2e::{Ground, Policies, Scene, World, is_refusing_left_out, moves, objects};
+use sts_plus_e2e::{Ground, Policies, Scene, World, eventually, is_refusing_left_out, moves, objects};
+use testcluster::AuditEntry;
 
 /// A set of three at rest on 1.34; nothing where that minor is left out.
 async fn at_rest(policies: Policies, name: &str) -> Option<Scene> {
@@ -233,5 +234,41 @@ async fn without_any_policy_the_operator_holds_by_itself_and_says_so() {
         assert!(message.contains(part), "{part:?} is not in {message}");
     }
     moves::assert_second_template_held(&scene).await;
+    scene.end().await;
+}
+
+/// `Scalable` of `db` as `status/reason`, with its message.
+async fn scalable(scene: &Scene) -> (String, String) {
+    let owner = scene.api("extendedstatefulset").get("db").await.expect("it is there");
+    let conditions = owner.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition["type"] == "Scalable").cloned().unwrap_or_default();
+    let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+    (format!("{}/{}", text("status"), text("reason")), text("message"))
+}
+
+#[tokio::test]
+async fn a_count_that_nobody_fills_in_is_told_and_once() {
+    if is_refusing_left_out() {
+        return;
+    }
+    let mut scene = Scene::on(Policies::Refusing, "count").await;
+    scene.start_operator();
+    scene.create(&objects::without(objects::extended("db"), "/spec/template/spec/replicas")).await;
+    scene.until("one pod is there", |world| world.is_ready_on("db-v1-0", "app:1")).await;
+    eventually("it is told", async || scalable(&scene).await.0 == "False/PolicyNotServed").await;
+    let message = scalable(&scene).await.1;
+    assert!(message.contains("every autoscaler fails: write it"), "{message}");
+    let refused = scene.kubectl(&["get", "ests", "db", "--subresource=scale"], "").await;
+    assert!(refused.stderr.contains("does not exist"), "as it says: {} {}", refused.stdout, refused.stderr);
+    // A restart writes nothing new, and what is written from here on is about the count.
+    scene.kill_operator();
+    scene.start_operator();
+    scene.patch("extendedstatefulset/db", &json!({ "spec": { "template": { "spec": { "replicas": 2 } } } })).await;
+    scene.until("two pods are there", |world| world.is_ready_on("db-v1-1", "app:1")).await;
+    eventually("it is well", async || scalable(&scene).await.0 == "True/CountWritten").await;
+    scene.kubectl_ok(&["scale", "ests", "db", "--replicas=1"], "").await;
+    let is_status = |entry: &AuditEntry| entry.resource == "extendedstatefulsets" && entry.subresource == "status";
+    let writes = scene.requests().into_iter().filter(is_status).count();
+    assert!((1..20).contains(&writes), "{writes} writes of the status");
     scene.end().await;
 }

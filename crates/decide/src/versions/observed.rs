@@ -25,6 +25,8 @@ pub struct VersionsObserved {
     pub former: Vec<ServiceView>,
     /// True if its StatefulSets stay when it goes: it is deleted so, or its definition or the operator goes.
     pub keeps_children: bool,
+    /// False if the API server cannot fill in a missing number of replicas; looked at only where it is missing.
+    pub serves_policies: bool,
     /// What is wrong with the checks as configured, found without asking Prometheus.
     pub config: Vec<ConfigProblem>,
     /// Zones that no node carries.

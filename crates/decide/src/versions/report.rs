@@ -122,6 +122,7 @@ fn condition(draft: &Draft, stand: &Stand, kind: VersionCondition) -> Option<(bo
             None => (true, Reason::TemplateAccepted, "the API server accepts the template".to_owned()),
         }),
         VersionCondition::ScalingLimited => Some(scaling_limited(draft)),
+        VersionCondition::Scalable => Some(scalable(draft)),
         VersionCondition::ZoneUnschedulable => zones(draft),
         VersionCondition::WithoutEffect => observed.owner.spec.restarts_on_config_change().then(|| {
             let message = "spec.updateOnEnvChange is accepted and has no effect in this release: pods do not restart when a ConfigMap \
@@ -167,6 +168,24 @@ fn zones(draft: &Draft) -> Option<(bool, Reason, String)> {
         );
         (true, Reason::ZoneUnschedulable, message)
     })
+}
+
+/// A count that is missing was not filled in when the object was written last, whatever policies there are by now.
+fn scalable(draft: &Draft) -> (bool, Reason, String) {
+    let spec = &draft.observed.owner.spec;
+    if spec.written_replicas().is_some() {
+        let message = "kubectl scale and autoscalers change spec.template.spec.replicas";
+        return (true, Reason::CountWritten, message.to_owned());
+    }
+    let what = "spec.template.spec.replicas is not written, so /scale cannot be read and every autoscaler fails";
+    if draft.observed.serves_policies {
+        let cure = "install the admission policy sts-plus-replicas, which fills it in whenever the object is written (`make install`), and write \
+                    the object again; or write the number yourself";
+        (false, Reason::PolicyNotEffective, format!("{what}: {cure}"))
+    } else {
+        let cure = "write it; the API server does not serve MutatingAdmissionPolicy as v1 (Kubernetes 1.36 or later does), which would fill it in";
+        (false, Reason::PolicyNotServed, format!("{what}: {cure}"))
+    }
 }
 
 fn scaling_limited(draft: &Draft) -> (bool, Reason, String) {

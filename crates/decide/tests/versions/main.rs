@@ -16,6 +16,7 @@ mod leaving;
 mod lost;
 mod native;
 mod nonsense;
+mod scalable;
 mod stories;
 mod users;
 mod walks;

@@ -34,6 +34,7 @@ pub struct World {
     pub has_finalizer: bool,
     pub deleting: bool,
     pub keeps_children: bool,
+    pub serves_policies: bool,
     /// StatefulSets that were let go.
     pub orphans: Vec<String>,
     pub min_ready_seconds: i32,
@@ -82,6 +83,7 @@ impl World {
             has_finalizer: true,
             deleting: false,
             keeps_children: false,
+            serves_policies: true,
             orphans: Vec::new(),
             min_ready_seconds: 0,
             bad: BTreeSet::new(),
@@ -122,6 +124,7 @@ impl World {
             preview: self.preview.clone(),
             former: self.former.clone(),
             keeps_children: self.keeps_children,
+            serves_policies: self.serves_policies,
             config: Vec::new(),
             empty_zones: Vec::new(),
             tried,

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::views::SetObject;
 use crate::watch::{Queue, send};
+pub(crate) use probe::serves_mutating_policies;
 
 /// How long "it is held" is believed.
 const BELIEVED: Duration = Duration::from_mins(5);

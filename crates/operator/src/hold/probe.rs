@@ -42,30 +42,34 @@ fn body(uid: &str, random: u64) -> Value {
     })
 }
 
-async fn why_not(client: &Client) -> HoldState {
+/// False if the API server says that it does not serve `MutatingAdmissionPolicy`.
+pub(crate) async fn serves_mutating_policies(client: &Client) -> bool {
     let served = deadline(
         "reading what admissionregistration.k8s.io/v1 serves",
         client.list_api_group_resources("admissionregistration.k8s.io/v1"),
     )
     .await;
-    match served {
-        Ok(list) if !list.resources.iter().any(|resource| resource.name == "mutatingadmissionpolicies") => {
-            HoldState::NotEnforced(
-                Reason::PolicyNotServed,
-                format!(
-                    "the API server does not serve MutatingAdmissionPolicy as v1 (Kubernetes 1.36 or later does), and no \
-                     validating policy stands in for it (`make install` brings it): the operator holds as soon as it sees a \
-                     change; {HOLE}"
-                ),
-            )
-        }
-        _ => HoldState::NotEnforced(
+    served.map_or(true, |list| list.resources.iter().any(|resource| resource.name == "mutatingadmissionpolicies"))
+}
+
+async fn why_not(client: &Client) -> HoldState {
+    if serves_mutating_policies(client).await {
+        HoldState::NotEnforced(
             Reason::PolicyNotEffective,
             format!(
                 "a dry run of a template change was not held: the admission policies are not installed, not bound, or removed. \
                  Install them with `make install`, or with what `sts-plus manifests` prints; {HOLE}"
             ),
-        ),
+        )
+    } else {
+        HoldState::NotEnforced(
+            Reason::PolicyNotServed,
+            format!(
+                "the API server does not serve MutatingAdmissionPolicy as v1 (Kubernetes 1.36 or later does), and no \
+                 validating policy stands in for it (`make install` brings it): the operator holds as soon as it sees a \
+                 change; {HOLE}"
+            ),
+        )
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Known {
     pub(super) preview: Option<ServiceView>,
     pub(super) former: Vec<ServiceView>,
     pub(super) empty_zones: Vec<String>,
+    /// False if nothing can fill in a missing number of replicas.
+    pub(super) serves_policies: bool,
     /// Why the API server refuses the template.
     pub(super) template_problem: Option<String>,
 }

@@ -19,6 +19,7 @@ use super::{Context, leave};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
 use crate::errors::{Class, Error, told};
+use crate::hold::serves_mutating_policies;
 use crate::tries::Asked;
 use crate::views::{PodObject, SetObject};
 
@@ -116,6 +117,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
         former: former(&owner, context).await?,
         empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
+        serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,
         template_problem: None,
     };
     let keeps_children = is_leaving && leave::keeps_children(&owner, context).await?;
@@ -156,6 +158,7 @@ fn scene(
         preview: known.preview,
         former: known.former,
         keeps_children: false,
+        serves_policies: known.serves_policies,
         config: config(&owner, context),
         empty_zones: known.empty_zones,
         tried: None,
