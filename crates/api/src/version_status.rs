@@ -173,3 +173,18 @@ pub enum VersionPhase {
     /// It cannot go on until a person does something.
     Blocked,
 }
+
+impl VersionPhase {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Progressing,
+        Self::Ready,
+        Self::Upgrading,
+        Self::Canary,
+        Self::CleaningUp,
+        Self::Held,
+        Self::Paused,
+        Self::Failed,
+        Self::Blocked,
+    ];
+}

@@ -258,6 +258,7 @@ fn control_owners(
     let context = Arc::new(extended_stateful_set::Context {
         client: shared.client.clone(),
         guard: Arc::clone(&shared.wire.guard),
+        metrics: Arc::clone(&shared.wire.metrics),
         pulse: Arc::clone(&shared.wire.pulse),
         caches: Arc::clone(caches),
         queue,
@@ -269,10 +270,14 @@ fn control_owners(
         keeps_children: shared.keeps_children,
         failures: Arc::clone(&shared.failures),
     });
+    let metrics = Arc::clone(&shared.wire.metrics);
     controllers.spawn(async move {
         context.caches.settle(SETTLE).await;
         let runs = controller.run(extended_stateful_set::reconcile, extended_stateful_set::after_error, context);
-        watch_over(runs, |_| {}).await;
+        watch_over(runs, |gone| {
+            metrics.forget_versions(gone.namespace.as_deref().unwrap_or_default(), &gone.name);
+        })
+        .await;
     });
     stop
 }

@@ -16,6 +16,7 @@ use crate::laws::Ledger;
 pub const START: i64 = 1_750_000_000;
 
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct World {
     pub now: Timestamp,
     pub generation: i64,
@@ -225,7 +226,7 @@ impl World {
             }
             VersionAction::Select { service, version, .. } => {
                 assert!(self.has_finalizer && self.status.services.contains(service), "noted before it is written");
-                self.write_service(service, Some(version.to_string()));
+                self.write_service(service, Some(&version.to_string()));
                 return;
             }
             VersionAction::Free { service } => {
@@ -252,10 +253,10 @@ impl World {
         self.carry_out(action, &mut status);
     }
 
-    fn write_service(&mut self, name: &str, version: Option<String>) {
+    fn write_service(&mut self, name: &str, version: Option<&str>) {
         let services = [self.active.as_mut(), self.preview.as_mut()].into_iter().flatten().chain(&mut self.former);
         for found in services.filter(|found| found.name == *name) {
-            (found.is_ours, found.version) = (version.is_some(), version.clone());
+            (found.is_ours, found.version) = (version.is_some(), version.map(str::to_owned));
         }
     }
 

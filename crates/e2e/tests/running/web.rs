@@ -147,10 +147,39 @@ async fn a_rollout_is_told_in_numbers_that_prometheus_reads() {
     until_logged(&second, LEADS).await;
     numbers.until(&format!(r#"sts_plus_leader{{instance="{standby}"}}"#), "1").await;
     numbers.until(&format!("count({})", numbers.series("sts_plus_rollout_phase", &instance(standby))), "10").await;
+    versions(scene, &numbers).await;
     scene.kubectl_ok(&["delete", "phasedrollout", "gate"], "").await;
     numbers.until_none(&numbers.series("", r#"__name__=~"sts_plus_.*""#)).await;
     numbers.until(&format!(r#"up{{instance="{standby}"}}"#), "1").await;
     field.end().await;
+}
+
+/// An ExtendedStatefulSet with checks, from its first version to its end.
+async fn versions(scene: &Scene, numbers: &Numbers) {
+    let series = |metric: &str, labels: &str| numbers.series(metric, labels).replace("name=\"gate\"", "name=\"db\"");
+    let url = Scene::prometheus().await;
+    let check = json!({ "initialDelaySeconds": 0, "periodSeconds": 1, "successThreshold": 2, "maxTries": 5,
+        "query": { "expr": "vector(1) > 2", "url": url } });
+    let db = objects::with(objects::extended("db"), "/spec/updateStrategy/check", check);
+    scene.create(&db).await;
+    numbers.until(&series("sts_plus_versions_phase", r#"phase="Ready""#), "1").await;
+    numbers.until(&format!("count({})", series("sts_plus_versions_phase", "")), "9").await;
+    for kind in ["wanted", "ready"] {
+        numbers.until(&series("sts_plus_versions_replicas", &format!(r#"kind="{kind}""#)), "3").await;
+    }
+    let next = objects::with(db, "/spec/template/spec/template/spec/containers/0/image", "app:2-never-ready");
+    assert!(scene.apply(&next).await.ok);
+    numbers.until(&series("sts_plus_versions_phase", r#"phase="Canary""#), "1").await;
+    numbers.until(&series("sts_plus_versions", r#"state="coming""#), "1").await;
+    numbers.until(&format!("count({})", series("sts_plus_versions_step_seconds", "")), "1").await;
+    let fix = objects::with(next, "/spec/template/spec/template/spec/containers/0/image", "app:3");
+    assert!(scene.apply(&fix).await.ok);
+    numbers.until(&series("sts_plus_versions_checks_total", r#"verdict="NoData""#), "2").await;
+    numbers.until(&series("sts_plus_versions", r#"state="current""#), "1").await;
+    numbers.until(&series("sts_plus_versions", r#"state="stale""#), "0").await;
+    numbers.until(&series("sts_plus_versions_phase", r#"phase="Ready""#), "1").await;
+    scene.kubectl_ok(&["delete", "ests", "db"], "").await;
+    numbers.until_none(&series("", r#"__name__=~"sts_plus_.*""#)).await;
 }
 
 fn instance(operator: &str) -> String {

@@ -14,14 +14,14 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use sts_plus_api::{ConditionType, Phase, PhasedRollout};
 
-use super::{Counts, Key, Metrics, lock};
+use super::{Counts, Key, Metrics, lock, versions};
 use crate::leader::Guard;
 use crate::watch::Caches;
 
 /// Of what [`Exposed::text`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-type Labels = Vec<(&'static str, String)>;
+pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// All numbers of this process.
 #[derive(Debug)]
@@ -88,7 +88,8 @@ impl Collector for Source {
             }
         }
         gauges(&mut encoder, &rollouts, Timestamp::now())?;
-        counters(&mut encoder, &self.metrics.rollouts(|key| rollouts.contains_key(key)))
+        counters(&mut encoder, &self.metrics.rollouts(|key| rollouts.contains_key(key)))?;
+        versions::encode(&mut encoder, &self.metrics, &self.caches, Timestamp::now())
     }
 }
 
@@ -145,17 +146,17 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, counts: &BTreeMap<Key, Counts>)
     counter(encoder, "sts_plus_rollout_errors", "Looks at a PhasedRollout that ended with an error", errors)
 }
 
-fn of((namespace, name): &Key) -> Labels {
+pub(super) fn of((namespace, name): &Key) -> Labels {
     vec![("namespace", namespace.clone()), ("name", name.clone())]
 }
 
-fn with(key: &Key, label: &'static str, value: String) -> Labels {
+pub(super) fn with(key: &Key, label: &'static str, value: String) -> Labels {
     let mut labels = of(key);
     labels.push((label, value));
     labels
 }
 
-fn gauge(
+pub(super) fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -165,7 +166,7 @@ fn gauge(
     rows.into_iter().try_for_each(|(labels, value)| family.encode_family(&labels)?.encode_gauge(&value))
 }
 
-fn counter(
+pub(super) fn counter(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

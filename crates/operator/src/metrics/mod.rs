@@ -1,7 +1,8 @@
-//! Numbers about the work, counted here and shown by `expose`. Labels are bounded: namespace and name of PhasedRollouts that exist,
-//! words of ours, and names of resources that we write. No IO.
+//! Numbers about the work, counted here and shown by `expose`, those of ExtendedStatefulSets by `versions`. Labels are bounded: namespace
+//! and name of objects that exist, words of ours, and names of resources that we write. No IO.
 
 mod expose;
+mod versions;
 
 pub use expose::{CONTENT_TYPE, Exposed};
 
@@ -12,7 +13,7 @@ use sts_plus_api::Verdict;
 
 use crate::errors::Class;
 
-/// Namespace and name of a PhasedRollout.
+/// Namespace and name of an object.
 type Key = (String, String);
 
 /// What was counted since the start.
@@ -20,6 +21,8 @@ type Key = (String, String);
 pub struct Metrics {
     writes: Mutex<BTreeMap<Write, u64>>,
     rollouts: Mutex<HashMap<Key, Counts>>,
+    /// Of ExtendedStatefulSets, which may have the names of PhasedRollouts.
+    owners: Mutex<HashMap<Key, Counts>>,
 }
 
 /// One kind of write: resource, verb, result.
@@ -30,7 +33,7 @@ struct Write {
     result: &'static str,
 }
 
-/// About one PhasedRollout.
+/// About one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Counts {
     steps: u64,
@@ -67,21 +70,49 @@ impl Metrics {
         self.count(namespace, name, |counts| add_one(&mut counts.errors, class));
     }
 
+    /// Prometheus was asked about the canaries of an ExtendedStatefulSet.
+    pub fn version_checked(&self, namespace: &str, name: &str, verdict: Verdict) {
+        change(&self.owners, namespace, name, |counts| add_one(&mut counts.checks, word_of(verdict)));
+    }
+
+    /// A run of an ExtendedStatefulSet has ended with an error.
+    pub fn version_failed(&self, namespace: &str, name: &str, class: Class) {
+        change(&self.owners, namespace, name, |counts| add_one(&mut counts.errors, class));
+    }
+
+    /// The ExtendedStatefulSet is gone.
+    pub fn forget_versions(&self, namespace: &str, name: &str) {
+        lock(&self.owners).remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
     /// The PhasedRollout is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
         lock(&self.rollouts).remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    fn count(&self, namespace: &str, name: &str, change: impl FnOnce(&mut Counts)) {
-        change(lock(&self.rollouts).entry((namespace.to_owned(), name.to_owned())).or_default());
+    fn count(&self, namespace: &str, name: &str, more: impl FnOnce(&mut Counts)) {
+        change(&self.rollouts, namespace, name, more);
     }
 
     /// The counts of the PhasedRollouts that exist; those of others are dropped.
     fn rollouts(&self, exists: impl Fn(&Key) -> bool) -> BTreeMap<Key, Counts> {
-        let mut rollouts = lock(&self.rollouts);
-        rollouts.retain(|key, _| exists(key));
-        rollouts.iter().map(|(key, counts)| (key.clone(), counts.clone())).collect()
+        of_those(&self.rollouts, exists)
     }
+
+    /// The same of ExtendedStatefulSets.
+    fn owners(&self, exists: impl Fn(&Key) -> bool) -> BTreeMap<Key, Counts> {
+        of_those(&self.owners, exists)
+    }
+}
+
+fn change(counts: &Mutex<HashMap<Key, Counts>>, namespace: &str, name: &str, change: impl FnOnce(&mut Counts)) {
+    change(lock(counts).entry((namespace.to_owned(), name.to_owned())).or_default());
+}
+
+fn of_those(counts: &Mutex<HashMap<Key, Counts>>, exists: impl Fn(&Key) -> bool) -> BTreeMap<Key, Counts> {
+    let mut counts = lock(counts);
+    counts.retain(|key, _| exists(key));
+    counts.iter().map(|(key, counts)| (key.clone(), counts.clone())).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

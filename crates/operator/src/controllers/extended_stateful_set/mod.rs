@@ -25,6 +25,7 @@ use crate::errors::Error;
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::leader::Guard;
+use crate::metrics::Metrics;
 use crate::pulse::Pulse;
 use crate::tries::{Asked, Stand, Tries};
 use crate::watch::{Caches, Queue, send};
@@ -39,6 +40,8 @@ pub struct Context {
     pub client: Client,
     /// Whether we lead.
     pub guard: Arc<Guard>,
+    /// Numbers.
+    pub metrics: Arc<Metrics>,
     /// Signs of life.
     pub pulse: Arc<Pulse>,
     /// What the streams have brought.
@@ -86,6 +89,7 @@ pub async fn reconcile(owner: Arc<ExtendedStatefulSet>, context: Arc<Context>) -
         Ok(_) => context.failures.clear(&uid),
         Err(error) => {
             let (namespace, owner) = (owner.namespace(), owner.name_any());
+            context.metrics.version_failed(namespace.as_deref().unwrap_or_default(), &owner, error.class());
             tracing::warn!(namespace, owner, class = %error.class(), "{error}");
         }
     }
@@ -145,6 +149,7 @@ async fn act(owner: &ExtendedStatefulSet, context: &Context) -> Result<Next, Err
             Stand::Done(tried) => {
                 for record in &tried.records {
                     let (namespace, owner, passed) = (scene.namespace(), scene.name(), record.passed);
+                    context.metrics.version_checked(namespace, owner, record.verdict);
                     tracing::info!(namespace, owner, pod = record.pod, passed, "check: {}", record.message);
                 }
                 scene.observed.tried = Some(*tried);
