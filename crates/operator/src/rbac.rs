@@ -76,6 +76,7 @@ fn cluster_role() -> Value {
                 &["extendedstatefulsets.fissile.cloudfoundry.org"],
             ),
             rule("apps", &["statefulsets"], &["get", "list", "watch", "create", "patch", "delete"]),
+            rule("apps", &["controllerrevisions"], &["list", "create", "delete"]),
             rule("", &["services"], &["get", "patch"]),
             rule("", &["nodes"], &["list"]),
             rule("", &["pods"], &["list", "watch", "delete"]),

@@ -16,10 +16,12 @@ const NAME_CHARACTERS: usize = 52;
 /// The version that is in charge, and the one that is wanted. An error says where it stands when nothing else is to be done now.
 pub(super) fn versions(draft: &mut Draft, world: &World) -> Result<(i32, i32), Stand> {
     let hash = &draft.observed.template.hash;
-    let highest = world.versions().next_back().unwrap_or(0);
+    let kept = draft.observed.kept.keys().next_back().copied();
+    let highest = world.versions().next_back().max(kept).unwrap_or(0);
     draft.status.last_version = draft.status.last_version.max(highest);
 
-    let noted = draft.status.current_version.filter(|version| !world.children(*version).is_empty());
+    let is_there = |version: &i32| !world.children(*version).is_empty() || draft.observed.kept.contains_key(version);
+    let noted = draft.status.current_version.filter(is_there);
     let current = noted.or_else(|| found(world));
     if let Some(found) = current.filter(|found| draft.status.current_version != Some(*found))
         && let Some(lost) = draft.status.current_version.replace(found)

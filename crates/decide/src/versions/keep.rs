@@ -2,12 +2,12 @@
 
 use sts_plus_api::{Reason, names};
 
-use super::{ChildView, ServiceView, VersionAction, draft::Draft, world::World};
+use super::{ChildView, ServiceView, VersionAction, draft::Draft, templates, world::World};
 use crate::rollout;
 
 /// Its StatefulSets are there, as they were written, with as many pods as are wanted.
 pub(super) fn replicas(draft: &mut Draft, world: &World, version: i32) {
-    let is_known = world.hash_of(version).is_none_or(|hash| hash == draft.observed.template.hash);
+    let is_known = templates::is_known(draft, world, version);
     for (zone, count, now) in turns(world, version) {
         match world.child(version, zone) {
             Some(child) => {
@@ -17,7 +17,6 @@ pub(super) fn replicas(draft: &mut Draft, world: &World, version: i32) {
                 }
                 keep(draft, child, count, now);
             }
-            // What an older version was made from is not known any more.
             None if is_known => make(draft, world, version, zone, count),
             None => {}
         }
@@ -74,7 +73,10 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32, now: i32) {
         draft.warn(Reason::ChildDrift, &what);
     }
     let template = &draft.observed.template;
-    if child.hash == template.hash && (child.settings != template.settings || is_foreign_write) {
+    let is_newest = child.hash == template.hash;
+    let is_outdated = is_newest && child.settings != template.settings;
+    let can_restore = is_newest || draft.observed.kept.get(&child.version) == Some(&child.hash);
+    if is_outdated || (is_foreign_write && can_restore) {
         apply(draft, child, child.version, now, kept_partition(child));
     } else if child.replicas != now {
         scale(draft, child, now);

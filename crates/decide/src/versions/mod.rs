@@ -18,6 +18,7 @@ mod observed;
 mod plan;
 mod report;
 pub mod scaling;
+mod templates;
 mod tidy;
 mod upgrade;
 mod world;
@@ -77,6 +78,7 @@ fn steer(draft: &mut Draft, world: &World) -> Step {
     if world.is_in_place {
         return in_place::advance(draft, world, current, target);
     }
+    templates::tend(draft, world, current, target);
     keep::replicas(draft, world, current);
     keep::services(draft, world, current, target);
     if draft.observed.owner.spec.paused {

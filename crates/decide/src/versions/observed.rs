@@ -15,6 +15,8 @@ pub struct VersionsObserved {
     pub template: TemplateView,
     /// The StatefulSets that it controls, in any order.
     pub children: Vec<ChildView>,
+    /// Versions whose templates are kept, with their digests.
+    pub kept: BTreeMap<i32, String>,
     /// Names of StatefulSets that are in the way: a child would have this name, and it is not one of ours.
     pub foreign: Vec<String>,
     /// The Service of activeService, if one is named.

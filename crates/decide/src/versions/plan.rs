@@ -29,7 +29,17 @@ pub enum VersionAction {
     AddFinalizer,
     /// Take it away: the ExtendedStatefulSet may go.
     RemoveFinalizer,
-    /// Make a StatefulSet from the template.
+    /// Keep `spec.template`, which is that of the version.
+    Remember {
+        /// Version.
+        version: i32,
+    },
+    /// Drop the kept template of the version.
+    Forget {
+        /// Version.
+        version: i32,
+    },
+    /// Make a StatefulSet from the template of the version.
     Create {
         /// Name.
         name: String,
@@ -40,7 +50,7 @@ pub enum VersionAction {
         /// Pods.
         replicas: i32,
     },
-    /// Write everything of ours anew, from the template, if the StatefulSet is as it was read.
+    /// Write everything of ours anew, from the template of the version, if the StatefulSet is as it was read.
     Apply {
         /// Name.
         name: String,

@@ -75,9 +75,10 @@ impl<'a> World<'a> {
     /// The digest of a version. In place only that of the newest one is at a StatefulSet.
     pub(super) fn hash_of(&self, version: i32) -> Option<&'a str> {
         let child = self.children(version).iter().find(|child| child.version == version);
+        let kept = || self.observed.kept.get(&version).map(String::as_str);
         let noted = || self.observed.owner.status.details.iter().find(|detail| detail.version == version);
         let noted = || noted().map(|detail| detail.hash.as_str()).filter(|_| self.is_in_place);
-        child.map(|child| child.hash.as_str()).or_else(noted).filter(|hash| !hash.is_empty())
+        child.map(|child| child.hash.as_str()).or_else(kept).or_else(noted).filter(|hash| !hash.is_empty())
     }
 
     /// The pods of a StatefulSet that carry the version.

@@ -251,10 +251,26 @@ fn canaries_that_are_well_when_a_late_operator_comes_back_have_not_failed() {
 }
 
 #[test]
+fn the_version_in_charge_that_somebody_deletes_in_mid_upgrade_is_made_anew() {
+    let mut world = installed(&json!({ "check": check() }));
+    world.template("h2");
+    world.run_until(|world| world.status.phase == VersionPhase::Canary);
+    world.delete_child("web-v1");
+    world.round();
+    assert_eq!((world.child("web-v1").hash.as_str(), world.child("web-v1").replicas), ("h1", 3));
+    world.settle();
+    assert_eq!((world.status.phase, world.status.current_version), (VersionPhase::Ready, Some(2)));
+    assert_eq!((world.heard(Reason::ChildGone), world.child("web-v2").pods.len()), (1, 3));
+    assert_eq!(world.kept.keys().copied().collect::<Vec<_>>(), [2]);
+}
+
+#[test]
 fn a_version_that_takes_over_because_the_other_was_deleted_is_told() {
     let mut world = installed(&json!({ "check": check() }));
     world.template("h2");
     world.run_until(|world| world.status.phase == VersionPhase::Canary);
+    // What it was made from was deleted as well.
+    world.kept.remove(&1);
     world.delete_child("web-v1");
     world.settle();
     assert_eq!((world.status.phase, world.status.current_version), (VersionPhase::Ready, Some(2)));

@@ -101,7 +101,11 @@ impl World {
                 }
                 VersionAction::Free { .. } | VersionAction::Orphan => panic!("nothing goes: {actions:?}"),
                 VersionAction::AddFinalizer | VersionAction::RemoveFinalizer => panic!("it stays: {actions:?}"),
-                VersionAction::Mark { .. } | VersionAction::Select { .. } | VersionAction::Roll(_) => {}
+                VersionAction::Mark { .. }
+                | VersionAction::Select { .. }
+                | VersionAction::Roll(_)
+                | VersionAction::Remember { .. }
+                | VersionAction::Forget { .. } => {}
             }
         }
         assert!(!had_any || !left.is_empty(), "all versions would be gone: {actions:?} {self:?}");
@@ -114,7 +118,9 @@ impl World {
         let is_known = self.ledger.numbers.contains_key(&version);
         assert!(is_known || version > highest, "a new number {version} after {highest}: {actions:?} {self:?}");
         let hash = self.ledger.numbers.entry(version).or_insert_with(|| self.hash.clone());
-        assert_eq!(*hash, self.hash, "number {version} has another template: {actions:?}");
+        // It is made from the template that was kept for it, else from that of the spec.
+        let is_from = self.kept.get(&version).unwrap_or(&self.hash);
+        assert_eq!(hash, is_from, "number {version} has another template: {actions:?}");
         assert!(version <= self.status.last_version, "a number is in the status before anything carries it");
     }
 

@@ -1,7 +1,7 @@
 //! Input that no API server would give: each one gives a plan, the same one again, and the plan keeps the rules of a plan.
 
 use jiff::Timestamp;
-use proptest::collection::vec;
+use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -150,11 +150,12 @@ prop_compose! {
 prop_compose! {
     fn observed()(
         spec in spec(), status in status(), children in vec(child(), 0..6), hash in hash(), tried in of(tried()), retry in of("[12]"),
-        active in of(service()), foreign in vec(number(), 0..2), problem in prop::bool::weighted(0.05), config in prop::bool::weighted(0.1),
+        active in of(service()), foreign in vec(number(), 0..2), kept in btree_map(number(), hash(), 0..3), problem in prop::bool::weighted(0.05), config in prop::bool::weighted(0.1),
     ) -> VersionsObserved {
         let mut world = World::new(&json!({}));
         (world.spec, world.status, world.children, world.hash, world.active) = (spec, status, children, hash, active);
         world.annotations = retry.map(|value| (names::RETRY_VERSION.to_owned(), value)).into_iter().collect();
+        world.kept = kept;
         world.foreign = foreign.iter().map(|number| format!("web-v{number}")).collect();
         let mut observed = world.observe(tried);
         observed.template.problem = problem.then(|| "no".repeat(3000));

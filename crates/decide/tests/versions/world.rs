@@ -26,6 +26,8 @@ pub struct World {
     /// What the template comes to.
     pub hash: String,
     pub status: ExtendedStatefulSetStatus,
+    /// Templates that are kept.
+    pub kept: BTreeMap<i32, String>,
     pub children: Vec<ChildView>,
     pub foreign: Vec<String>,
     pub active: Option<ServiceView>,
@@ -77,6 +79,7 @@ impl World {
             hash: "h1".into(),
             status: ExtendedStatefulSetStatus::default(),
             children: Vec::new(),
+            kept: BTreeMap::new(),
             foreign: Vec::new(),
             active: None,
             preview: None,
@@ -120,6 +123,7 @@ impl World {
                 problem: None,
             },
             children: self.children.clone(),
+            kept: self.kept.clone(),
             foreign: self.foreign.clone(),
             active: self.active.clone(),
             preview: self.preview.clone(),
@@ -218,6 +222,14 @@ impl World {
                 self.child_mut(name).stale.clone_from(stale);
                 name
             }
+            VersionAction::Remember { version } => {
+                self.kept.insert(*version, self.hash.clone());
+                return;
+            }
+            VersionAction::Forget { version } => {
+                self.kept.remove(version);
+                return;
+            }
             // In place only, which this world does not know.
             VersionAction::Roll(_) => return,
             VersionAction::Delete { name, .. } => {
@@ -267,7 +279,7 @@ impl World {
             uid: format!("uid-{}", self.uids),
             zone,
             version,
-            hash: self.hash.clone(),
+            hash: self.kept.get(&version).unwrap_or(&self.hash).clone(),
             settings: "s".into(),
             generation: 1,
             deleting: false,

@@ -1,7 +1,7 @@
 //! Somebody else changes, scales, deletes or takes a StatefulSet of ours.
 
 use serde_json::{Value, json};
-use sts_plus_api::{Reason, names};
+use sts_plus_api::{Reason, VersionPhase, names};
 
 use crate::story::{Story, View, db};
 
@@ -108,4 +108,37 @@ async fn deletion_takes_the_children_along_and_orphan_keeps_them() {
     story.scene.kubectl_ok(&["delete", "ests", "db"], "").await;
     story.scene.until("all are gone", |world| world.sets.is_empty() && world.pods.is_empty()).await;
     story.scene.end().await;
+}
+
+/// What a version is made from is kept while the version is there, so that the running one is put back whatever the template says by then.
+#[tokio::test]
+async fn in_mid_upgrade_the_running_version_is_put_back_as_it_was() {
+    let story = Story::at_rest("kept", &db()).await;
+    // The canary never comes up, so the upgrade stays where it is.
+    story.release("app:2-nopull").await;
+    story.until("the canary is waited for", |view| view.is(VersionPhase::Canary)).await;
+    story.scene.kubectl_ok(&["set", "image", "statefulset/db-v1", "app=app:9"], "").await;
+    let image = |view: &View| {
+        let set = view.world.sets.get("db-v1")?.spec.clone()?.template.spec?;
+        set.containers.into_iter().next()?.image
+    };
+    story.until("its image is put back", |view| image(view).as_deref() == Some("app:1")).await;
+    let before = story.view().await;
+    story.scene.kubectl_ok(&["delete", "statefulset", "db-v1"], "").await;
+    let again = |view: &View| {
+        let ready = view.status.details.iter().find(|detail| detail.version == 1).map(|detail| detail.ready);
+        view.world.sets.get("db-v1").is_some_and(|set| set.metadata.uid != before.world.sets["db-v1"].metadata.uid)
+            && (ready, image(view).as_deref()) == (Some(3), Some("app:1"))
+    };
+    let after = story.until("it is made anew from its own template", again).await;
+    assert_eq!((after.status.current_version, after.status.last_version), (Some(1), 2));
+    story.release("app:3").await;
+    story.until("version 3 alone", |view| view.is_only(3)).await;
+    let kept = ["get", "controllerrevisions", "-l", "!controller.kubernetes.io/hash", "-o", "name"];
+    let only = async || {
+        let kept = story.scene.kubectl_ok(&kept, "").await.stdout;
+        kept.trim() == "controllerrevision.apps/db-v3"
+    };
+    sts_plus_e2e::eventually("the templates of the others are dropped", only).await;
+    story.end().await;
 }

@@ -9,7 +9,7 @@ use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, VersionStrate
 use sts_plus_decide::{Action, Severity, VersionAction, VersionsPlan};
 
 use super::observe::Scene;
-use super::{Context, leave};
+use super::{Context, leave, templates};
 use crate::client::deadline;
 use crate::controllers::roll::Roll;
 use crate::errors::Error;
@@ -55,77 +55,83 @@ fn note(status: &mut ExtendedStatefulSetStatus, set: &SetObject, is_in_place: bo
 
 /// One write; the StatefulSet as it is then, if it was one that stays.
 async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result<Option<SetObject>, Error> {
-    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
-    let written = match action {
-        VersionAction::Create { name, zone, version, replicas } => {
-            let body = scene.body(name, zone.as_deref(), *version, *replicas, names::HOLD);
-            apply(&sets, name, body).await?
+    let done = match action {
+        VersionAction::Create { name, .. }
+        | VersionAction::Apply { name, .. }
+        | VersionAction::Scale { name, .. }
+        | VersionAction::Mark { name, .. } => {
+            let written = write_set(name, action, scene, context).await?;
+            context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
+            return Ok(Some(written));
         }
-        VersionAction::Apply { name, zone, version, replicas, partition } => {
-            let mut body = scene.body(name, zone.as_deref(), *version, *replicas, *partition);
+        VersionAction::Roll(action) => return roll(action, scene, context).await,
+        VersionAction::Remember { version } => templates::remember(*version, scene, context).await,
+        VersionAction::Forget { version } => templates::forget(*version, scene, context).await,
+        VersionAction::AddFinalizer => leave::guard(scene, context).await,
+        VersionAction::RemoveFinalizer => leave::end(scene, context).await,
+        VersionAction::Free { service } => leave::free(service, scene, context).await,
+        VersionAction::Orphan => leave::orphan(scene, context).await,
+        VersionAction::Delete { name, uid } => delete(name, uid, scene, context).await,
+        VersionAction::Select { service, before, version } => {
+            select(service, before.as_deref(), *version, scene, context).await
+        }
+    };
+    done.map(|()| None)
+}
+
+/// A write of the StatefulSet `name`.
+async fn write_set(name: &str, action: &VersionAction, scene: &Scene, context: &Context) -> Result<SetObject, Error> {
+    let (what, params, patch) = match action {
+        VersionAction::Create { zone, version, replicas, .. } => {
+            let owner = templates::owner_at(*version, scene, context).await?;
+            let body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, names::HOLD);
+            ("making", PatchParams::apply(names::MANAGER_VERSIONS).force(), Patch::Apply(body))
+        }
+        VersionAction::Apply { zone, version, replicas, partition, .. } => {
+            let owner = templates::owner_at(*version, scene, context).await?;
+            let mut body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, *partition);
             let seen = scene.sets.get(name).map(|set| &set.metadata);
             if let (Some(seen), Some(metadata)) = (seen, body.pointer_mut("/metadata").and_then(Value::as_object_mut)) {
                 metadata.insert("uid".to_owned(), json!(seen.uid));
                 metadata.insert("resourceVersion".to_owned(), json!(seen.resource_version));
             }
-            apply(&sets, name, body).await?
+            ("applying", PatchParams::apply(names::MANAGER_VERSIONS).force(), Patch::Apply(body))
         }
-        VersionAction::Roll(action) => {
-            let roll = Roll {
-                client: &context.client,
-                namespace: scene.namespace(),
-                written: &context.written,
-                failures: &context.failures,
-            };
-            return match action {
-                Action::PatchSet { set, uid, generation, partition, annotations } => {
-                    let seen = scene.sets.get(set);
-                    roll.patch_set(seen, set, uid, *generation, *partition, annotations).await
-                }
-                Action::DeletePod { name, uid } => roll.delete_pod(name, uid).await.map(|()| None),
-                Action::AddFinalizer | Action::RemoveFinalizer | Action::ConsumeAnnotation(_) => Ok(None),
-            };
+        VersionAction::Scale { uid, replicas, .. } => {
+            let change = json!({ "metadata": { "uid": uid }, "spec": { "replicas": replicas } });
+            ("scaling", by(names::MANAGER_VERSIONS), Patch::Merge(change))
         }
-        VersionAction::Scale { name, uid, replicas } => {
-            let body = json!({
-                "apiVersion": "apps/v1", "kind": "StatefulSet",
-                "metadata": { "uid": uid }, "spec": { "replicas": replicas },
-            });
-            let params = by(names::MANAGER_VERSIONS);
-            deadline(format!("scaling StatefulSet {name}"), sets.patch(name, &params, &Patch::Merge(body))).await?
-        }
-        VersionAction::Mark { name, uid, stale } => {
+        VersionAction::Mark { uid, stale, .. } => {
             let (stale, reason) = (stale.as_ref().map(|_| "true"), stale);
             let annotations = json!({ names::STALE: stale, names::STALE_REASON: reason });
-            let body = json!({
-                "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "uid": uid, "annotations": annotations },
-            });
-            let params = by(names::MANAGER_MARKS);
-            deadline(format!("marking StatefulSet {name}"), sets.patch(name, &params, &Patch::Merge(body))).await?
+            let change = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+            ("marking", by(names::MANAGER_MARKS), Patch::Merge(change))
         }
-        VersionAction::AddFinalizer => return leave::guard(scene, context).await.map(|()| None),
-        VersionAction::RemoveFinalizer => return leave::end(scene, context).await.map(|()| None),
-        VersionAction::Free { service } => return leave::free(service, scene, context).await.map(|()| None),
-        VersionAction::Orphan => return leave::orphan(scene, context).await.map(|()| None),
-        VersionAction::Delete { name, uid } => {
-            delete(&sets, name, uid).await?;
-            return Ok(None);
-        }
-        VersionAction::Select { service, before, version } => {
-            select(service, before.as_deref(), *version, scene, context).await?;
-            return Ok(None);
+        other => {
+            let what = format!("{other:?}");
+            return Err(Error::Unusable { what, problem: "it is no write of a StatefulSet".to_owned() });
         }
     };
-    context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
-    Ok(Some(written))
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    deadline(format!("{what} StatefulSet {name}"), sets.patch(name, &params, &patch)).await
 }
 
-async fn apply(sets: &Api<SetObject>, name: &str, body: Value) -> Result<SetObject, Error> {
-    let params = PatchParams::apply(names::MANAGER_VERSIONS).force();
-    deadline(format!("applying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await
+/// A step of the rollout engine.
+async fn roll(action: &Action, scene: &Scene, context: &Context) -> Result<Option<SetObject>, Error> {
+    let Context { client, written, failures, .. } = context;
+    let roll = Roll { client, namespace: scene.namespace(), written, failures };
+    match action {
+        Action::PatchSet { set, uid, generation, partition, annotations } => {
+            roll.patch_set(scene.sets.get(set), set, uid, *generation, *partition, annotations).await
+        }
+        Action::DeletePod { name, uid } => roll.delete_pod(name, uid).await.map(|()| None),
+        // Of a PhasedRollout alone.
+        Action::AddFinalizer | Action::RemoveFinalizer | Action::ConsumeAnnotation(_) => Ok(None),
+    }
 }
 
-async fn delete(sets: &Api<SetObject>, name: &str, uid: &str) -> Result<(), Error> {
+async fn delete(name: &str, uid: &str, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     let params = DeleteParams {
         preconditions: Some(preconditions),

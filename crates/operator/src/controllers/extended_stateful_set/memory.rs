@@ -1,7 +1,7 @@
 //! What was found out about an ExtendedStatefulSet and is not in a cache: its Services, its zones, and what the API server says about
 //! its template. Kept until the next look at the API server itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use sts_plus_decide::ServiceView;
@@ -20,6 +20,8 @@ pub(super) struct Known {
     pub(super) active: Option<ServiceView>,
     pub(super) preview: Option<ServiceView>,
     pub(super) former: Vec<ServiceView>,
+    /// Versions whose templates are kept, with their digests.
+    pub(super) kept: BTreeMap<i32, String>,
     pub(super) empty_zones: Vec<String>,
     /// False if nothing can fill in a missing number of replicas.
     pub(super) serves_policies: bool,

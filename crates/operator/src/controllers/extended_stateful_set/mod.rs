@@ -9,6 +9,7 @@ mod leave;
 mod memory;
 mod observe;
 mod render;
+mod templates;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use sts_plus_decide::{
 
 use super::memory::Known;
 use super::render::{self, Child};
-use super::{Context, leave};
+use super::{Context, leave, templates};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
 use crate::errors::{Class, Error, told};
@@ -53,13 +53,21 @@ impl Scene {
         Asked { generation: self.observed.owner.generation, set_uid: self.uid().to_owned(), request: request.clone() }
     }
 
-    /// A StatefulSet of it as the template says. The place of a zone stays what it was when the StatefulSet was made: another order of
-    /// the list restarts nothing.
-    pub(super) fn body(&self, name: &str, zone: Option<&str>, version: i32, replicas: i32, partition: i32) -> Value {
+    /// A StatefulSet of it as the template of `owner` says. The place of a zone stays what it was when the StatefulSet was made: another
+    /// order of the list restarts nothing.
+    pub(super) fn body(
+        &self,
+        owner: &ExtendedStatefulSet,
+        name: &str,
+        zone: Option<&str>,
+        version: i32,
+        replicas: i32,
+        partition: i32,
+    ) -> Value {
         let made = self.sets.get(name).and_then(|set| set.annotation(names::ZONE_INDEX)?.parse().ok());
         let listed = |zone| self.owner.spec.all_zones().iter().position(|listed| listed == zone).map(|at| at + 1);
         let zone = zone.map(|zone| (zone, made.or_else(|| listed(zone)).unwrap_or_default()));
-        render::body(&self.owner, &self.observed.template, Child { name, version, replicas, partition, zone })
+        render::body(owner, Child { name, version, replicas, partition, zone })
     }
 }
 
@@ -116,6 +124,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         active: service(&owner, strategy.active_service.as_deref(), context).await?,
         preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
         former: former(&owner, context).await?,
+        kept: templates::list(&owner, context).await?,
         empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
         serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,
         template_problem: None,
@@ -153,6 +162,7 @@ fn scene(
         owner: owner_view(&owner),
         template,
         children,
+        kept: known.kept,
         foreign: foreign(&owner, context),
         active: known.active,
         preview: known.preview,
@@ -272,7 +282,7 @@ async fn template_problem(scene: &Scene, context: &Context) -> Result<Option<Str
         return Ok(None);
     }
     let zone = with_hash.map_or(zone, |child| child.zone.as_deref());
-    let body = scene.body(&name, zone, version, 0, names::HOLD);
+    let body = scene.body(&scene.owner, &name, zone, version, 0, names::HOLD);
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
     match deadline(format!("trying StatefulSet {name}"), sets.patch(&name, &params, &Patch::Apply(body))).await {

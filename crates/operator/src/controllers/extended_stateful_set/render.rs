@@ -53,7 +53,8 @@ fn hash(value: &Value) -> String {
 }
 
 /// Everything of the StatefulSet that is ours. Only the rollout engine ever lowers its partition.
-pub(super) fn body(owner: &ExtendedStatefulSet, template: &TemplateView, child: Child<'_>) -> Value {
+pub(super) fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
+    let template = template_view(owner);
     let mut set = owner.spec.template.clone();
     let labels = labels(owner, child);
     let metadata = object_at(&mut set, &["metadata"]).map(std::mem::take).unwrap_or_default();
@@ -204,8 +205,7 @@ mod tests {
 
     fn rendered(template: &Value, zone: Option<(&str, usize)>) -> Value {
         let owner = owner(template);
-        let view = template_view(&owner);
-        body(&owner, &view, Child { name: "db-v2", version: 2, replicas: 1, partition: names::HOLD, zone })
+        body(&owner, Child { name: "db-v2", version: 2, replicas: 1, partition: names::HOLD, zone })
     }
 
     #[test]

@@ -1,0 +1,107 @@
+//! The templates of versions, kept as `ControllerRevision`s, which is how a StatefulSet keeps its own: what a version is made from is known
+//! for as long as the version is there. It must never decide.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
+use sts_plus_decide::child_name;
+
+use super::Context;
+use super::observe::Scene;
+use crate::client::deadline;
+use crate::errors::Error;
+
+/// The versions of `owner` whose templates are kept, with their digests.
+pub(super) async fn list(owner: &ExtendedStatefulSet, context: &Context) -> Result<BTreeMap<i32, String>, Error> {
+    let name = owner.name_any();
+    // Those of its StatefulSets have the labels of the pods as well, and one that Kubernetes adds.
+    let ours = ListParams::default().labels(&format!("{}={name},!controller.kubernetes.io/hash", names::OWNER));
+    let call = format!("listing the templates of ExtendedStatefulSet {name}");
+    let found = deadline(call, api(owner, context).list_metadata(&ours)).await?;
+    let uid = owner.metadata.uid.as_deref().unwrap_or_default();
+    let is_ours =
+        |kept: &&PartialObjectMeta<ControllerRevision>| kept.owner_references().iter().any(|it| it.uid == uid);
+    let entry = |kept: &PartialObjectMeta<ControllerRevision>| {
+        let version = kept.labels().get(names::VERSION)?.parse().ok()?;
+        Some((version, kept.annotations().get(names::HASH)?.clone()))
+    };
+    Ok(found.items.iter().filter(is_ours).filter_map(entry).collect())
+}
+
+/// Keeps `spec.template` as that of the version. One that is there was kept in an earlier run, and never changes.
+pub(super) async fn remember(version: i32, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let kept = revision(version, scene);
+    let call = format!("keeping the template of version {version}");
+    match deadline(call, api(&scene.owner, context).create(&PostParams::default(), &kept)).await {
+        Err(error) if !error.is_already_there() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn revision(version: i32, scene: &Scene) -> ControllerRevision {
+    let owner = &scene.owner;
+    let mut kept = ControllerRevision {
+        revision: i64::from(version),
+        data: Some(RawExtension(json!({ "template": owner.spec.template }))),
+        ..ControllerRevision::default()
+    };
+    kept.metadata.name = Some(name(owner, version));
+    kept.metadata.labels = Some(BTreeMap::from([
+        (names::OWNER.to_owned(), owner.name_any()),
+        (names::VERSION.to_owned(), version.to_string()),
+    ]));
+    kept.metadata.annotations = Some(BTreeMap::from([(names::HASH.to_owned(), scene.observed.template.hash.clone())]));
+    kept.metadata.owner_references = owner.controller_owner_ref(&()).map(|owner| vec![owner]);
+    kept
+}
+
+pub(super) async fn forget(version: i32, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let name = name(&scene.owner, version);
+    let call = format!("dropping the template of version {version}");
+    match deadline(call, api(&scene.owner, context).delete(&name, &DeleteParams::default())).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The object with the template of the version in place of the one that it has now.
+pub(super) async fn owner_at<'s>(
+    version: i32,
+    scene: &'s Scene,
+    context: &Context,
+) -> Result<Cow<'s, ExtendedStatefulSet>, Error> {
+    let kept = scene.observed.kept.get(&version);
+    if kept.is_none_or(|hash| *hash == scene.observed.template.hash) {
+        return Ok(Cow::Borrowed(&scene.owner));
+    }
+    let name = name(&scene.owner, version);
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let call = format!("reading the template of version {version}");
+    let found = deadline(call, api(&scene.owner, context).list(&one)).await?;
+    let data = found.items.into_iter().next().and_then(|kept| kept.data);
+    let Some(template) = data.and_then(|RawExtension(data)| data.get("template").cloned()) else {
+        return Err(Error::Outdated { what: format!("ControllerRevision {name}") });
+    };
+    Ok(Cow::Owned(at(&scene.owner, template)))
+}
+
+fn at(owner: &ExtendedStatefulSet, template: Value) -> ExtendedStatefulSet {
+    let mut owner = owner.clone();
+    owner.spec.template = template;
+    owner
+}
+
+fn name(owner: &ExtendedStatefulSet, version: i32) -> String {
+    child_name(&owner.name_any(), VersionStrategyType::SideBySide, version, None)
+}
+
+fn api(owner: &ExtendedStatefulSet, context: &Context) -> Api<ControllerRevision> {
+    Api::namespaced(context.client.clone(), &owner.namespace().unwrap_or_default())
+}
