@@ -26,7 +26,7 @@ help: ## print this list
 ##@ try it and test it
 
 .PHONY: demo
-demo: ## show a rollout, a bad release and its fix on real parts of this machine; KUBECONFIG=… for a cluster of your own
+demo: ## show a bad release that is stopped, and versions side by side, on real parts of this machine; KUBECONFIG=… for a cluster of your own
 	@scripts/build '1.37' build --workspace --test lifetime --bin sts-plus --bin demo
 	@$(TARGET)/debug/demo $(if $(filter command,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)')
 

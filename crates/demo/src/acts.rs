@@ -1,4 +1,5 @@
-//! The story: a good release, a bad one that is stopped, and its fix. Each act checks what it claims, and fails the demo if it is not so.
+//! The first act: a good release, a bad one that is stopped, and its fix. Each part checks what it claims, and fails the demo if it is not
+//! so. The second act follows it.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -7,7 +8,9 @@ use sts_plus_api::Phase;
 
 use crate::{
     commands::{self, NAMESPACE},
-    scene::{BROKEN, Scene, short},
+    played::BROKEN,
+    scene::{Scene, short},
+    second_act,
     seen::{self, Changes},
     stage::Stage,
     summary,
@@ -15,14 +18,14 @@ use crate::{
 };
 
 /// Longer than any act takes here; a cluster of your own may have to pull images.
-const PATIENCE: Duration = Duration::from_mins(4);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 /// How long policies may take to act after they were installed.
 const SETTLING: Duration = Duration::from_secs(30);
 const FIRST: &str = "1.27";
 const GOOD: &str = "1.28";
 const FIX: &str = "1.29.1";
-/// The placeholder in `config/demo/web.yaml`.
-const PROMETHEUS: &str = "http://127.0.0.1:9090";
+/// The placeholder in `config/demo/*.yaml`.
+pub(crate) const PROMETHEUS: &str = "http://127.0.0.1:9090";
 
 /// All of it. What was started is cleaned up by the caller.
 pub(crate) async fn all(stage: &mut Stage, tell: &Teller) -> anyhow::Result<()> {
@@ -37,7 +40,10 @@ pub(crate) async fn all(stage: &mut Stage, tell: &Teller) -> anyhow::Result<()> 
     good_release(&mut scene).await?;
     bad_release(&mut scene).await?;
     fix(&mut scene).await?;
-    summary::tell(&scene)
+    summary::tell(&scene)?;
+    // Nobody looks at what the first act watches any more.
+    drop(scene);
+    second_act::all(stage, tell, &client).await
 }
 
 /// The sample asks for `up{}`, which returns data wherever Prometheus scrapes anything: alert style, so it would hold any rollout.

@@ -46,22 +46,38 @@ impl Commands {
         self.script_with(stdin, &all).await
     }
 
+    /// Runs `kubectl`, which must be refused, and returns what it said.
+    pub(crate) async fn kubectl_refused(&self, args: &[&str]) -> anyhow::Result<String> {
+        let all: Vec<&str> = ["kubectl"].iter().chain(args).copied().collect();
+        let (succeeded, text) = self.run("", &all).await?;
+        if succeeded {
+            bail!("{} was not refused: {text}", all.join(" "));
+        }
+        Ok(text)
+    }
+
     /// Runs `scripts/operator`, which must succeed.
     pub(crate) async fn script(&self, args: &[&str]) -> anyhow::Result<String> {
         self.script_with("", args).await
     }
 
     async fn script_with(&self, stdin: &str, args: &[&str]) -> anyhow::Result<String> {
+        let (succeeded, text) = self.run(stdin, args).await?;
+        if !succeeded {
+            bail!("{}: {text}", args.join(" "));
+        }
+        Ok(text)
+    }
+
+    /// Whether it succeeded, and what it said.
+    async fn run(&self, stdin: &str, args: &[&str]) -> anyhow::Result<(bool, String)> {
         let mut command = Command::new(script());
         command.args(args).envs(self.variables.iter().cloned());
         // Ctrl-C ends the story, not a command of the clean-up.
         command.process_group(0).kill_on_drop(true);
         let output = answer(command, stdin).await.with_context(|| args.join(" "))?;
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        if !output.status.success() {
-            bail!("{}: {}", args.join(" "), text.trim());
-        }
-        Ok(text.trim().to_owned())
+        Ok((output.status.success(), text.trim().to_owned()))
     }
 
     /// Starts `make run` in the namespace of the demo. It ends with this process in any case.

@@ -1,17 +1,21 @@
-//! `make demo`: a rollout, a bad release that is stopped at its first pod, and its fix, on a real control plane with a real Prometheus.
+//! `make demo`: a rollout, a bad release that is stopped at its first pod, and its fix; then versions side by side, with a canary that
+//! passes and one that fails. On a real control plane with a real Prometheus.
 //!
 //! Everything that is printed was read from the API server or asked of Prometheus; nothing is staged. Two things are played: the
-//! application's metrics (by [`scene`], which computes them from the images of the pods that the API server shows), and, on the rig,
+//! application's metrics (by [`played`], which computes them from the images of the pods that the API server shows), and, on the rig,
 //! the containers (by kwok).
 
 mod acts;
 mod commands;
 mod install;
+mod played;
 mod scene;
+mod second_act;
 mod seen;
 mod stage;
 mod summary;
 mod tell;
+mod versions;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -24,7 +28,7 @@ use crate::{stage::Stage, tell::Teller};
 /// How long the clean-up may take, also after Ctrl-C.
 const CLEANUP: Duration = Duration::from_mins(3);
 
-/// Shows a rollout, a bad release that is stopped, and its fix.
+/// Shows a rollout, a bad release that is stopped, and its fix; then versions side by side.
 #[derive(Debug, Parser)]
 #[command(name = "demo", version)]
 struct Args {

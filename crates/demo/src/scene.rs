@@ -1,5 +1,4 @@
-//! What is seen, kept and told: each change of the StatefulSet, its pods and its PhasedRollout becomes a line. Here too is the one
-//! thing that the demo plays: the metrics of the application, computed from the images of the pods that the API server shows.
+//! The first act as it is seen, kept and told: each change of the StatefulSet, its pods and its PhasedRollout becomes a line.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,19 +14,15 @@ use sts_plus_api::{
 use tokio::time::Instant;
 
 use crate::{
+    played,
     seen::{Change, Changes},
     stage::Stage,
-    tell::{Teller, Tone},
+    tell::{Lines, Teller, Tone},
 };
 
-/// The release that has errors.
-pub(crate) const BROKEN: &str = "1.29";
-/// The metric that the application would have.
-const METRIC: &str = "demo_errors";
-const ERRORS: f64 = 12.0;
-/// The watches are three streams. A line waits this long, so that lines are told in the order of time.
-const ORDERED_AFTER: Duration = Duration::from_millis(500);
-const TICK: Duration = Duration::from_millis(100);
+/// The watches are streams of their own. A line waits this long, so that lines are told in the order of time.
+pub(crate) const ORDERED_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// A pod as it was seen last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +65,7 @@ pub(crate) struct Scene<'a> {
     tries: i32,
     told_until: Timestamp,
     has_told_the_write: bool,
-    lines: Vec<(Timestamp, Tone, &'static str, String)>,
+    lines: Lines,
 }
 
 impl<'a> Scene<'a> {
@@ -87,7 +82,7 @@ impl<'a> Scene<'a> {
             tries: 0,
             told_until: Timestamp::MIN,
             has_told_the_write: false,
-            lines: Vec::new(),
+            lines: Lines::default(),
         }
     }
 
@@ -130,10 +125,10 @@ impl<'a> Scene<'a> {
                 change = self.changes.next() => self.take(change?).await?,
                 () = tokio::time::sleep(TICK) => {}
             }
-            self.flush(ORDERED_AFTER);
+            self.lines.flush(self.tell, ORDERED_AFTER);
             self.stage.check_operator()?;
             if Instant::now() >= deadline {
-                self.flush(Duration::ZERO);
+                self.lines.flush(self.tell, Duration::ZERO);
                 bail!(
                     "not within {} s: {what}; {}: {}",
                     limit.as_secs(),
@@ -142,7 +137,7 @@ impl<'a> Scene<'a> {
                 );
             }
         }
-        self.flush(Duration::ZERO);
+        self.lines.flush(self.tell, Duration::ZERO);
         Ok(())
     }
 
@@ -152,6 +147,7 @@ impl<'a> Scene<'a> {
             Change::Pod(pod) => self.take_pod(&pod)?,
             Change::Gone(pod) => self.take_gone(&pod),
             Change::Rollout(rollout) => self.take_rollout(*rollout).await?,
+            Change::SetGone(_) | Change::Extended(_) => {}
         }
         Ok(())
     }
@@ -212,8 +208,7 @@ impl<'a> Scene<'a> {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let seen = pod_seen(pod);
         let before = self.pods.insert(name.clone(), seen.clone()).unwrap_or_default();
-        let errors = if seen.tag == BROKEN { ERRORS } else { 0.0 };
-        self.stage.exporter()?.set(METRIC, &[("pod", &name)], errors);
+        played::play(self.stage, &name, &seen.tag)?;
         let same = before.uid == seen.uid;
         if seen.leaving && same && !before.leaving {
             self.line(
@@ -272,14 +267,9 @@ impl<'a> Scene<'a> {
         self.record.checks += 1;
         let value = match check.series.first() {
             Some(series) => series.value.clone(),
-            None => self.value(&check.pod).await?,
+            None => played::value(self.stage, &check.pod).await?,
         };
-        let data = match check.verdict {
-            Verdict::Data => "data",
-            Verdict::NoData => "no data",
-            Verdict::Unproven => "no metric",
-            Verdict::Error => "error",
-        };
+        let data = data(check.verdict);
         let current = self.status.current.as_ref().filter(|it| Some(it.step) == step && it.pod == check.pod);
         // With the last pass the step is over, and its counters are gone.
         let passes = current.map_or(0, |it| it.consecutive_passes);
@@ -306,25 +296,8 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// What Prometheus has for a pod, asked beside the check: an answer without data has no value in it.
-    async fn value(&self, pod: &str) -> anyhow::Result<String> {
-        let data = self.stage.prometheus()?.query(&format!("{METRIC}{{pod=\"{pod}\"}}")).await?;
-        let value = data.pointer("/result/0/value/1").and_then(serde_json::Value::as_str);
-        Ok(value.unwrap_or("none").to_owned())
-    }
-
     fn line(&mut self, time: Timestamp, tone: Tone, kind: &'static str, text: String) {
-        self.lines.push((time, tone, kind, text));
-    }
-
-    /// Tells the lines that are older than `age`, in the order of time.
-    fn flush(&mut self, age: Duration) {
-        let until = Timestamp::now() - age;
-        self.lines.sort_by_key(|(time, ..)| *time);
-        let ripe = self.lines.partition_point(|(time, ..)| *time <= until);
-        for (time, tone, kind, text) in self.lines.drain(..ripe) {
-            self.tell.event_at(time, tone, kind, &text);
-        }
+        self.lines.push(time, tone, kind, text);
     }
 }
 
@@ -338,7 +311,17 @@ impl PhaseName for PhasedRolloutStatus {
     }
 }
 
-fn pod_seen(pod: &Pod) -> PodSeen {
+/// What a verdict is in a line.
+pub(crate) fn data(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Data => "data",
+        Verdict::NoData => "no data",
+        Verdict::Unproven => "no metric",
+        Verdict::Error => "error",
+    }
+}
+
+pub(crate) fn pod_seen(pod: &Pod) -> PodSeen {
     let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref());
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let is_ready =
@@ -352,7 +335,7 @@ fn pod_seen(pod: &Pod) -> PodSeen {
 }
 
 /// What follows the colon of an image.
-fn tag(image: Option<&str>) -> String {
+pub(crate) fn tag(image: Option<&str>) -> String {
     image.and_then(|image| image.rsplit_once(':')).map_or("", |(_, tag)| tag).to_owned()
 }
 

@@ -1,4 +1,4 @@
-//! What the API server shows, as it changes: the StatefulSet, its pods and its PhasedRollout. Three watches, one channel.
+//! What the API server shows, as it changes: StatefulSets, pods, the PhasedRollout and the ExtendedStatefulSet. Four watches, one channel.
 
 use std::{fmt::Debug, path::Path};
 
@@ -12,20 +12,24 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
-use sts_plus_api::PhasedRollout;
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 use tokio::{sync::mpsc, task::JoinSet};
 
 /// A change.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// The StatefulSet is now like this.
+    /// A StatefulSet is now like this.
     Set(Box<StatefulSet>),
+    /// A StatefulSet is gone; this is how it was last.
+    SetGone(Box<StatefulSet>),
     /// A pod is now like this.
     Pod(Box<Pod>),
     /// A pod is gone; this is how it was last.
     Gone(Box<Pod>),
     /// The PhasedRollout is now like this.
     Rollout(Box<PhasedRollout>),
+    /// The ExtendedStatefulSet is now like this.
+    Extended(Box<ExtendedStatefulSet>),
 }
 
 /// Changes in the namespace of the demo, for as long as this is kept.
@@ -40,12 +44,15 @@ impl Changes {
     pub(crate) fn watch(client: &Client, namespace: &str) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
-        let set = |gone: bool, set| Some(Change::Set(Box::new(set))).filter(|_| !gone);
+        let set =
+            |gone: bool, set| Some(if gone { Change::SetGone(Box::new(set)) } else { Change::Set(Box::new(set)) });
         let pod = |gone: bool, pod| Some(if gone { Change::Gone(Box::new(pod)) } else { Change::Pod(Box::new(pod)) });
         let rollout = |gone: bool, rollout| Some(Change::Rollout(Box::new(rollout))).filter(|_| !gone);
+        let extended = |gone: bool, owner| Some(Change::Extended(Box::new(owner))).filter(|_| !gone);
         watches.spawn(forward(stream::<StatefulSet>(client, namespace), sender.clone(), set));
         watches.spawn(forward(stream::<Pod>(client, namespace), sender.clone(), pod));
-        watches.spawn(forward(stream::<PhasedRollout>(client, namespace), sender, rollout));
+        watches.spawn(forward(stream::<PhasedRollout>(client, namespace), sender.clone(), rollout));
+        watches.spawn(forward(stream::<ExtendedStatefulSet>(client, namespace), sender, extended));
         Self { receiver, _watches: watches }
     }
 

@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{IsTerminal as _, Stdout, Write as _, stdout},
+    time::Duration,
 };
 
 use jiff::{Timestamp, Unit};
@@ -128,6 +129,27 @@ impl Teller {
     fn wrapped(&self, indent: &str, text: &str, tone: Tone) {
         for line in wrap(text, WIDTH.saturating_sub(indent.len())) {
             self.line(&format!("{indent}{}", self.paint(tone, &line)));
+        }
+    }
+}
+
+/// Lines that wait for older ones to arrive.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(Vec<(Timestamp, Tone, &'static str, String)>);
+
+impl Lines {
+    /// Something that happened at `time`.
+    pub(crate) fn push(&mut self, time: Timestamp, tone: Tone, kind: &'static str, text: String) {
+        self.0.push((time, tone, kind, text));
+    }
+
+    /// Tells the lines that are older than `age`, in the order of time.
+    pub(crate) fn flush(&mut self, tell: &Teller, age: Duration) {
+        let until = Timestamp::now() - age;
+        self.0.sort_by_key(|(time, ..)| *time);
+        let ripe = self.0.partition_point(|(time, ..)| *time <= until);
+        for (time, tone, kind, text) in self.0.drain(..ripe) {
+            tell.event_at(time, tone, kind, &text);
         }
     }
 }
