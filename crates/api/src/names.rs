@@ -19,6 +19,8 @@ pub const REFUSED_PARTITION: &str = "sts.plus/refused-partition";
 pub const RELEASE: &str = "sts.plus/release";
 /// On a StatefulSet: `"off"` exempts it from the admission policies (skipCheck).
 pub const HOLD_SWITCH: &str = "sts.plus/hold";
+/// Annotations that live on a claimed StatefulSet only.
+pub const OF_A_CLAIM: [&str; 5] = [CLAIM, WRITTEN_PARTITION, HOLD_SWITCH, REFUSED_PARTITION, ALLOW_PARTITION];
 /// On a StatefulSet, in dry runs only: makes the admission policy treat the operator like anybody else.
 pub const PROBE: &str = "sts.plus/probe";
 /// On a PhasedRollout: `<revision>/<index>`, approves the index that `pauseBefore` waits for.

@@ -13,10 +13,6 @@ use super::{
 };
 use crate::{Action, EventTarget, NewPartition, Observed, Plan, SetView, Severity, Strategy, Target, units::Partition};
 
-/// The annotations that live on a claimed set only.
-const OURS: [&str; 5] =
-    [names::CLAIM, names::WRITTEN_PARTITION, names::HOLD_SWITCH, names::REFUSED_PARTITION, names::ALLOW_PARTITION];
-
 /// The finalizer comes first: nothing is held before it is sure that it can be let go again.
 pub(crate) fn guard(mut draft: Draft) -> Plan {
     draft.act(Action::AddFinalizer);
@@ -164,7 +160,7 @@ pub(crate) fn delete(mut draft: Draft) -> Plan {
 /// Lets one set go: to the next PhasedRollout, held, or to the normal rolling update.
 fn release(draft: &mut Draft, set: &SetView) {
     let observed = draft.observed;
-    let mut annotations: BTreeMap<_, _> = OURS.into_iter().map(|name| (name, None)).collect();
+    let mut annotations: BTreeMap<_, _> = names::OF_A_CLAIM.into_iter().map(|name| (name, None)).collect();
     let is_target = observed.rollout.spec.target_ref == set.name;
     if let Some(heir) = observed.rivals.iter().filter(|_| is_target).min_by_key(|rival| (rival.created, &rival.name)) {
         annotations.insert(names::CLAIM, Some(heir.name.clone()));

@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, CustomResourceExt as _, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use sts_plus_api::{ExtendedStatefulSet, names};
 
 use super::Context;
@@ -97,12 +97,14 @@ fn free_patch(service: &Service, owner: &str) -> Option<json_patch::Patch> {
     Some(json_patch::Patch(operations))
 }
 
-/// Every StatefulSet that it controls is let go. Taking away what is gone already is no change: the garbage collector may do the same.
+/// Every StatefulSet that it controls is let go, and the admission policies hold it no longer; its partition stays. Taking away what is gone
+/// already is no change: the garbage collector may do the same.
 pub(super) async fn orphan(scene: &Scene, context: &Context) -> Result<(), Error> {
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     for set in scene.sets.values() {
         let reference = json!([{ "$patch": "delete", "uid": scene.uid() }]);
-        let body = json!({ "metadata": { "uid": set.uid(), "ownerReferences": reference } });
+        let claim: Map<_, _> = names::OF_A_CLAIM.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
+        let body = json!({ "metadata": { "uid": set.uid(), "ownerReferences": reference, "annotations": claim } });
         let params = PatchParams { field_manager: Some(names::MANAGER_VERSIONS.to_owned()), ..PatchParams::default() };
         let call = format!("letting go of StatefulSet {}", set.name());
         match deadline(call, sets.patch_metadata(set.name(), &params, &Patch::Strategic(body))).await {
@@ -115,8 +117,6 @@ pub(super) async fn orphan(scene: &Scene, context: &Context) -> Result<(), Error
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn freed(service: &Value) -> Option<Value> {
