@@ -15,6 +15,8 @@ pub struct VersionsObserved {
     pub template: TemplateView,
     /// The StatefulSets that it controls, in any order.
     pub children: Vec<ChildView>,
+    /// StatefulSets that carry its marks and that nobody controls: it was deleted and they stayed.
+    pub orphans: Vec<OrphanView>,
     /// Names of StatefulSets that are in the way: a child would have this name, and it is not one of ours.
     pub foreign: Vec<String>,
     /// The Service of activeService, if one is named.
@@ -102,6 +104,15 @@ pub struct ChildView {
     pub pods: Vec<PodView>,
     /// InPlace: what the rollout engine looks at.
     pub set: Option<Box<SetView>>,
+}
+
+/// A StatefulSet of a version that belongs to nobody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrphanView {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
 }
 
 /// A Service whose selector follows a version.

@@ -120,6 +120,7 @@ impl World {
                 problem: None,
             },
             children: self.children.clone(),
+            orphans: Vec::new(),
             foreign: self.foreign.clone(),
             active: self.active.clone(),
             preview: self.preview.clone(),
@@ -237,6 +238,7 @@ impl World {
                 self.has_finalizer = *action == VersionAction::AddFinalizer;
                 return;
             }
+            VersionAction::Adopt { .. } => panic!("nobody was lost"),
             VersionAction::Orphan => {
                 self.orphans = self.children.iter().map(|child| child.name.clone()).collect();
                 return;

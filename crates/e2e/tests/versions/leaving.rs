@@ -1,7 +1,7 @@
 //! What is let go, by the real garbage collector: Services that no field names any more, and all of it at the end.
 
 use serde_json::{Value, json};
-use sts_plus_api::{VersionPhase, names};
+use sts_plus_api::{Reason, VersionPhase, names};
 use sts_plus_e2e::{World, eventually, objects::service};
 
 use crate::story::{Story, View, db};
@@ -110,6 +110,26 @@ async fn orphaned_in_mid_upgrade_no_pod_moves_and_the_service_keeps_to_the_versi
     assert_eq!((after.sets.len(), after.uids()), (2, before.world.uids()));
     assert_eq!(state(&story, "live").await.0.as_deref(), Some("1"));
     story.end().await;
+}
+
+#[tokio::test]
+async fn what_stayed_is_taken_in_by_the_next_object_of_the_name_and_no_pod_moves() {
+    for kind in ["SideBySide", "InPlace"] {
+        let mut db = db();
+        db["spec"]["updateStrategy"]["type"] = json!(kind);
+        let story = Story::at_rest(&format!("back-{}", kind.to_lowercase()), &db).await;
+        let before = story.view().await;
+        story.scene.kubectl_ok(&["delete", "ests", "db", "--cascade=orphan"], "").await;
+        story.scene.create(&db).await;
+        let after = story.until("it is there again", |view| view.is_only(1)).await;
+        assert_eq!(after.world.uids(), before.world.uids(), "{kind}: the very same pods");
+        let owners = after.world.sets.values().filter_map(|set| set.metadata.owner_references.as_ref());
+        assert_eq!(owners.map(Vec::len).collect::<Vec<_>>(), [1], "{kind}");
+        assert_eq!(story.scene.until_events(Reason::ChildAdopted, 1).await.len(), 1);
+        story.release("app:2").await;
+        story.until("it goes on", |view| view.is_only(2)).await;
+        story.end().await;
+    }
 }
 
 #[tokio::test]

@@ -103,21 +103,26 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
             let params = by(names::MANAGER_MARKS);
             deadline(format!("marking StatefulSet {name}"), sets.patch(name, &params, &Patch::Merge(body))).await?
         }
-        VersionAction::AddFinalizer => return leave::guard(scene, context).await.map(|()| None),
-        VersionAction::RemoveFinalizer => return leave::end(scene, context).await.map(|()| None),
-        VersionAction::Free { service } => return leave::free(service, scene, context).await.map(|()| None),
-        VersionAction::Orphan => return leave::orphan(scene, context).await.map(|()| None),
-        VersionAction::Delete { name, uid } => {
-            delete(&sets, name, uid).await?;
-            return Ok(None);
-        }
-        VersionAction::Select { service, before, version } => {
-            select(service, before.as_deref(), *version, scene, context).await?;
-            return Ok(None);
-        }
+        VersionAction::Adopt { name, uid } => leave::adopt(name, uid, scene, context).await?,
+        VersionAction::Delete { name, uid } => return delete(&sets, name, uid).await.map(|()| None),
+        other => return beside(other, scene, context).await.map(|()| None),
     };
     context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
     Ok(Some(written))
+}
+
+/// Writes to other objects than StatefulSets, and those after which they are none of ours.
+async fn beside(action: &VersionAction, scene: &Scene, context: &Context) -> Result<(), Error> {
+    match action {
+        VersionAction::AddFinalizer => leave::guard(scene, context).await,
+        VersionAction::RemoveFinalizer => leave::end(scene, context).await,
+        VersionAction::Free { service } => leave::free(service, scene, context).await,
+        VersionAction::Orphan => leave::orphan(scene, context).await,
+        VersionAction::Select { service, before, version } => {
+            select(service, before.as_deref(), *version, scene, context).await
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn apply(sets: &Api<SetObject>, name: &str, body: Value) -> Result<SetObject, Error> {

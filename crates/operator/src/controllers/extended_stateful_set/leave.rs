@@ -3,9 +3,9 @@
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::core::PartialObjectMeta;
-use kube::{Api, CustomResourceExt as _, ResourceExt as _};
+use kube::{Api, CustomResourceExt as _, Resource as _, ResourceExt as _};
 use serde_json::json;
 use sts_plus_api::{ExtendedStatefulSet, names};
 
@@ -97,13 +97,22 @@ fn free_patch(service: &Service, owner: &str) -> Option<json_patch::Patch> {
     Some(json_patch::Patch(operations))
 }
 
+/// A StatefulSet that belonged to nobody is ours. If somebody else has taken it in between, the API server refuses a second controller.
+pub(super) async fn adopt(name: &str, uid: &str, scene: &Scene, context: &Context) -> Result<SetObject, Error> {
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    let references = json!([scene.owner.controller_owner_ref(&())]);
+    let body = json!({ "metadata": { "uid": uid, "ownerReferences": references } });
+    let params = by(names::MANAGER_VERSIONS);
+    deadline(format!("taking in StatefulSet {name}"), sets.patch(name, &params, &Patch::Strategic(body))).await
+}
+
 /// Every StatefulSet that it controls is let go. Taking away what is gone already is no change: the garbage collector may do the same.
 pub(super) async fn orphan(scene: &Scene, context: &Context) -> Result<(), Error> {
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     for set in scene.sets.values() {
         let reference = json!([{ "$patch": "delete", "uid": scene.uid() }]);
         let body = json!({ "metadata": { "uid": set.uid(), "ownerReferences": reference } });
-        let params = PatchParams { field_manager: Some(names::MANAGER_VERSIONS.to_owned()), ..PatchParams::default() };
+        let params = by(names::MANAGER_VERSIONS);
         let call = format!("letting go of StatefulSet {}", set.name());
         match deadline(call, sets.patch_metadata(set.name(), &params, &Patch::Strategic(body))).await {
             Err(error) if !error.is_not_found() => return Err(error),
