@@ -248,6 +248,8 @@ pub enum Reason {
     OutsideLimits,
     /// A child was changed by somebody else and is put back.
     ChildDrift,
+    /// A child that belonged to nobody was taken in.
+    ChildAdopted,
     /// A child was deleted by somebody else.
     ChildGone,
     /// No node carries the zone.

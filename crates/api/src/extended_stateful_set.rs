@@ -194,35 +194,36 @@ pub struct VersionStrategy {
     /// Versions side by side, or one set whose pods are rolled. Cannot be changed.
     #[serde(rename = "type", default)]
     pub kind: VersionStrategyType,
-    /// Pods of a new version that must be well before the others are started. 0: none.
+    /// Pods of a new version that must be well before the others are started. 0: none. SideBySide only.
     #[serde(default = "VersionStrategy::default_canaries")]
     #[schemars(range(min = 0))]
     pub canaries: i32,
-    /// Further tries of canaries that failed.
+    /// Further tries of canaries that failed. SideBySide only.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100))]
     pub retry_count: i32,
     /// True: an upgrade may start although pods of the running version are not ready.
     #[serde(default)]
     pub update_not_ready: bool,
-    /// Within this time, in seconds, the canaries must have passed, and each later step must have ended.
+    /// Within this time, in seconds, the canaries must have passed, and each later step must have ended. InPlace: longest time without
+    /// progress before it counts as stalled.
     #[serde(default = "VersionStrategy::default_canary_watch_seconds")]
     #[schemars(range(min = 1))]
     pub canary_watch_seconds: i32,
     /// What Prometheus must say about the canaries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<VersionCheck>,
-    /// The Service whose selector follows the version that is in charge.
+    /// The Service whose selector follows the version that is in charge. SideBySide only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = rules::object_name("activeService", "Service"))]
     pub active_service: Option<String>,
-    /// The Service whose selector follows the newest version.
+    /// The Service whose selector follows the newest version. SideBySide only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = rules::object_name("previewService", "Service"))]
     pub preview_service: Option<String>,
-    /// How long the old version stays after the new one has taken over, in seconds.
+    /// How long the old version stays after the new one has taken over, in seconds. SideBySide only.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub scale_down_delay_seconds: i32,

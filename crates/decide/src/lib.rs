@@ -14,6 +14,6 @@ pub use observed::{
 pub use plan::{Action, CheckRequest, Event, EventTarget, NewPartition, Plan, Severity};
 pub use rollout::decide;
 pub use versions::{
-    ChildView, OwnerView, ServiceView, TemplateView, VersionAction, VersionsObserved, VersionsPlan, child_name,
-    decide_versions,
+    ChildView, OrphanView, OwnerView, ServiceView, TemplateView, VersionAction, VersionsObserved, VersionsPlan,
+    child_name, decide_versions,
 };

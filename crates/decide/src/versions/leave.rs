@@ -12,6 +12,18 @@ pub(super) fn guard(mut draft: Draft) -> VersionsPlan {
     draft.unchanged()
 }
 
+/// StatefulSets that stayed when an object of this name went are taken in before anything else is decided: they go on as they are.
+pub(super) fn adopt(mut draft: Draft) -> VersionsPlan {
+    for orphan in &draft.observed.orphans {
+        let note =
+            format!("StatefulSet {} carries our marks and belonged to nobody: it is taken in as it is", orphan.name);
+        draft.normal(Reason::ChildAdopted, &note);
+        draft.act(VersionAction::Adopt { name: orphan.name.clone(), uid: orphan.uid.clone() });
+    }
+    draft.wake_now();
+    draft.unchanged()
+}
+
 /// Services that no field names any more are let go, whatever else there is to be said.
 pub(super) fn former_services(draft: &mut Draft) {
     let observed = draft.observed;

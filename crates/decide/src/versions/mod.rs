@@ -28,7 +28,7 @@ use sts_plus_api::{Reason, VersionPhase, VersionStrategyType};
 
 use crate::CheckRequest;
 use draft::{Draft, Motion, Stand};
-pub use observed::{ChildView, OwnerView, ServiceView, TemplateView, VersionsObserved};
+pub use observed::{ChildView, OrphanView, OwnerView, ServiceView, TemplateView, VersionsObserved};
 pub use plan::{VersionAction, VersionsPlan};
 use world::World;
 pub use world::child_name;
@@ -46,6 +46,9 @@ pub fn decide_versions(observed: &VersionsObserved, now: Timestamp) -> VersionsP
     }
     if !observed.owner.has_finalizer {
         return leave::guard(draft);
+    }
+    if !observed.orphans.is_empty() {
+        return leave::adopt(draft);
     }
     match steer(&mut draft, &world) {
         Step::Stand(stand) => draft.finish(&world, &stand),

@@ -17,6 +17,8 @@ pub struct VersionsObserved {
     pub children: Vec<ChildView>,
     /// Versions whose templates are kept, with their digests.
     pub kept: BTreeMap<i32, String>,
+    /// StatefulSets that carry its marks and that nobody controls: it was deleted and they stayed.
+    pub orphans: Vec<OrphanView>,
     /// Names of StatefulSets that are in the way: a child would have this name, and it is not one of ours.
     pub foreign: Vec<String>,
     /// The Service of activeService, if one is named.
@@ -104,6 +106,15 @@ pub struct ChildView {
     pub pods: Vec<PodView>,
     /// InPlace: what the rollout engine looks at.
     pub set: Option<Box<SetView>>,
+}
+
+/// A StatefulSet of a version that belongs to nobody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrphanView {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
 }
 
 /// A Service whose selector follows a version.

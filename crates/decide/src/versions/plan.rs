@@ -104,6 +104,13 @@ pub enum VersionAction {
         /// Name of the Service.
         service: String,
     },
+    /// Put our owner reference on a StatefulSet, if the UID is this one and nobody else controls it.
+    Adopt {
+        /// Name.
+        name: String,
+        /// UID.
+        uid: String,
+    },
     /// Take our owner reference off every StatefulSet that it controls, also one that is no version any more: they stay when it goes.
     Orphan,
 }

@@ -99,7 +99,9 @@ impl World {
                     self.judge_death(self.child(name), plan);
                     left.remove(name);
                 }
-                VersionAction::Free { .. } | VersionAction::Orphan => panic!("nothing goes: {actions:?}"),
+                VersionAction::Free { .. } | VersionAction::Orphan | VersionAction::Adopt { .. } => {
+                    panic!("nothing goes: {actions:?}")
+                }
                 VersionAction::AddFinalizer | VersionAction::RemoveFinalizer => panic!("it stays: {actions:?}"),
                 VersionAction::Mark { .. }
                 | VersionAction::Select { .. }

@@ -1,8 +1,8 @@
 //! What is let go, and when: Services that no field names any more, and everything at the end.
 
 use serde_json::json;
-use sts_plus_api::Reason;
-use sts_plus_decide::{ServiceView, VersionAction};
+use sts_plus_api::{ExtendedStatefulSetStatus, Reason};
+use sts_plus_decide::{OrphanView, ServiceView, VersionAction, decide_versions};
 
 use crate::stories::installed;
 use crate::world::World;
@@ -134,6 +134,25 @@ fn wherever_a_deletion_crashes_the_next_one_ends_it() {
         assert!([&world.active, &world.preview].into_iter().flatten().all(|service| service.version.is_none()));
         assert_eq!(world.plan().actions, []);
     }
+}
+
+#[test]
+fn what_was_let_go_is_taken_in_first_and_alone_by_the_next_object_of_the_name() {
+    let world = installed(&json!({}));
+    let mut observed =
+        World { status: ExtendedStatefulSetStatus::default(), children: Vec::new(), ..world.clone() }.observe(None);
+    observed.orphans = vec![OrphanView { name: "web-v1".into(), uid: "uid-1".into() }];
+    observed.foreign = vec!["web-v1".into()];
+    let plan = decide_versions(&observed, world.now);
+    assert_eq!(plan.actions, [VersionAction::Adopt { name: "web-v1".into(), uid: "uid-1".into() }]);
+    assert_eq!((plan.events.len(), plan.status), (1, observed.owner.status.clone()));
+    observed.owner.deleting = true;
+    assert_eq!(decide_versions(&observed, world.now).actions, [VersionAction::RemoveFinalizer], "not on its way out");
+
+    // The version that it carries goes on, with its number and its pods.
+    let mut next = World { status: ExtendedStatefulSetStatus::default(), ..world.clone() };
+    next.settle();
+    assert_eq!((&next.children, next.status.current_version), (&world.children, Some(1)));
 }
 
 #[test]

@@ -124,6 +124,7 @@ impl World {
             },
             children: self.children.clone(),
             kept: self.kept.clone(),
+            orphans: Vec::new(),
             foreign: self.foreign.clone(),
             active: self.active.clone(),
             preview: self.preview.clone(),
@@ -249,6 +250,7 @@ impl World {
                 self.has_finalizer = *action == VersionAction::AddFinalizer;
                 return;
             }
+            VersionAction::Adopt { .. } => panic!("nobody was lost"),
             VersionAction::Orphan => {
                 self.orphans = self.children.iter().map(|child| child.name.clone()).collect();
                 return;

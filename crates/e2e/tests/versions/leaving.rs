@@ -1,8 +1,9 @@
 //! What is let go, by the real garbage collector: Services that no field names any more, and all of it at the end.
 
 use serde_json::{Value, json};
-use sts_plus_api::{VersionPhase, names};
-use sts_plus_e2e::{World, eventually, objects::service};
+use sts_plus_api::{Reason, VersionPhase, names};
+use sts_plus_e2e::objects::{self, service};
+use sts_plus_e2e::{World, eventually};
 
 use crate::story::{Story, View, db};
 
@@ -113,6 +114,26 @@ async fn orphaned_in_mid_upgrade_no_pod_moves_and_the_service_keeps_to_the_versi
 }
 
 #[tokio::test]
+async fn what_stayed_is_taken_in_by_the_next_object_of_the_name_and_no_pod_moves() {
+    for kind in ["SideBySide", "InPlace"] {
+        let mut db = db();
+        db["spec"]["updateStrategy"]["type"] = json!(kind);
+        let story = Story::at_rest(&format!("back-{}", kind.to_lowercase()), &db).await;
+        let before = story.view().await;
+        story.scene.kubectl_ok(&["delete", "ests", "db", "--cascade=orphan"], "").await;
+        story.scene.create(&db).await;
+        let after = story.until("it is there again", |view| view.is_only(1)).await;
+        assert_eq!(after.world.uids(), before.world.uids(), "{kind}: the very same pods");
+        let owners = after.world.sets.values().filter_map(|set| set.metadata.owner_references.as_ref());
+        assert_eq!(owners.map(Vec::len).collect::<Vec<_>>(), [1], "{kind}");
+        assert_eq!(story.scene.until_events(Reason::ChildAdopted, 1).await.len(), 1);
+        story.release("app:2").await;
+        story.until("it goes on", |view| view.is_only(2)).await;
+        story.end().await;
+    }
+}
+
+#[tokio::test]
 async fn paused_from_the_start_nothing_is_started() {
     let story = Story::new("asleep").await;
     let mut asleep = db();
@@ -124,5 +145,27 @@ async fn paused_from_the_start_nothing_is_started() {
     story.change(&json!({ "spec": { "paused": false } })).await;
     story.until("version 1 is there", |view| view.is_only(1)).await;
     assert_eq!(story.trace(), ["db-v1 3"], "made once, when it went on");
+    story.end().await;
+}
+
+/// What stays of one that was rolled in place is a plain StatefulSet: nobody holds it any more but its partition.
+#[tokio::test]
+async fn in_place_what_stays_is_held_by_its_partition_alone() {
+    let in_place = objects::with(db(), "/spec/updateStrategy", json!({ "type": "InPlace" }));
+    let story = Story::at_rest("stays", &in_place).await;
+    let before = story.view().await;
+    story.scene.kubectl_ok(&["delete", "ests", "db", "--cascade=orphan"], "").await;
+    let is_free = |world: &World| {
+        let set = &world.sets["db"].metadata;
+        let annotations = set.annotations.clone().unwrap_or_default();
+        set.owner_references.is_none() && names::OF_A_CLAIM.iter().all(|name| !annotations.contains_key(*name))
+    };
+    story.scene.until("it is let go", is_free).await;
+    story.scene.kubectl_ok(&["set", "image", "statefulset/db", "app=app:2"], "").await;
+    let remove = json!([{ "op": "remove", "path": "/spec/updateStrategy/rollingUpdate/partition" }]).to_string();
+    story.scene.kubectl_ok(&["patch", "statefulset", "db", "--type=json", "-p", &remove], "").await;
+    let all = |world: &World| ["db-0", "db-1", "db-2"].iter().all(|pod| world.is_ready_on(pod, "app:2"));
+    let after = story.scene.until("Kubernetes rolls it", all).await;
+    assert!(before.uids("db-").iter().all(|(name, uid)| after.uids()[name] != *uid));
     story.end().await;
 }

@@ -7,6 +7,7 @@ mod children;
 mod in_place;
 mod input;
 mod leaving;
+mod lost;
 mod minds;
 mod scaling;
 mod services;

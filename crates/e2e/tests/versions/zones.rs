@@ -25,7 +25,7 @@ pub async fn label_nodes(story: &Story, zones: &[&str]) -> Vec<String> {
     nodes
 }
 
-async fn in_zones(name: &str, zones: &[&str]) -> Story {
+pub async fn in_zones(name: &str, zones: &[&str]) -> Story {
     let story = Story::new(name).await;
     label_nodes(&story, zones).await;
     let mut db = zoned(zones);

@@ -56,7 +56,7 @@ fn gauges(
     });
     gauge(encoder, "sts_plus_versions_condition", "1 for a condition that is True, else 0", conditions)?;
     let times = owners.iter().filter_map(|(key, status)| {
-        let since = status.upgrade.as_ref()?.since?;
+        let since = status.upgrade.as_ref().and_then(|upgrade| upgrade.since).or_else(|| rolling_since(status))?;
         Some((of(key), now.duration_since(since).as_secs_f64().max(0.0)))
     });
     gauge(encoder, "sts_plus_versions_step_seconds", "Time in the step of an upgrade that goes on", times)?;
@@ -64,6 +64,12 @@ fn gauges(
     gauge(encoder, "sts_plus_versions", "Versions that exist, by what they are", states)?;
     let replicas = owners.iter().flat_map(|(key, status)| replicas(key, status));
     gauge(encoder, "sts_plus_versions_replicas", "Pods of the version that is in charge", replicas)
+}
+
+/// In place: the last progress of the StatefulSet that is rolled.
+fn rolling_since(status: &ExtendedStatefulSetStatus) -> Option<Timestamp> {
+    let mut rolling = status.rollouts.values().filter(|rollout| rollout.current.is_some());
+    rolling.find_map(|rollout| rollout.last_progress_time.or(rollout.start_time))
 }
 
 /// How many versions are in charge, on their way, stale, or on their way out.

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::core::PartialObjectMeta;
 use kube::{Api, CustomResourceExt as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
@@ -105,7 +105,7 @@ pub(super) async fn orphan(scene: &Scene, context: &Context) -> Result<(), Error
         let reference = json!([{ "$patch": "delete", "uid": scene.uid() }]);
         let claim: Map<_, _> = names::OF_A_CLAIM.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let body = json!({ "metadata": { "uid": set.uid(), "ownerReferences": reference, "annotations": claim } });
-        let params = PatchParams { field_manager: Some(names::MANAGER_VERSIONS.to_owned()), ..PatchParams::default() };
+        let params = by(names::MANAGER_VERSIONS);
         let call = format!("letting go of StatefulSet {}", set.name());
         match deadline(call, sets.patch_metadata(set.name(), &params, &Patch::Strategic(body))).await {
             Err(error) if !error.is_not_found() => return Err(error),

@@ -10,7 +10,8 @@ use kube::{Api, ResourceExt as _};
 use serde_json::Value;
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::{
-    CheckRequest, ChildView, ConfigProblem, OwnerView, ServiceView, SetView, TemplateView, VersionsObserved, child_name,
+    CheckRequest, ChildView, ConfigProblem, OrphanView, OwnerView, ServiceView, SetView, TemplateView,
+    VersionsObserved, child_name,
 };
 
 use super::memory::Known;
@@ -111,6 +112,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     // The garbage collector may have let go of some of them a moment ago; their pods count all the same.
     let was_ours = |set: &SetObject| is_leaving && set.label(names::OWNER) == Some(&name) && !set.is_controlled();
     let is_ours = |set: &SetObject| set.is_controlled_by(&uid) || was_ours(set);
+    let orphans = if is_leaving { Vec::new() } else { sets.items.iter().filter_map(orphan).collect() };
     let sets: Vec<_> = sets.items.into_iter().filter(is_ours).map(SetObject::shrunk).collect();
     for set in &sets {
         let read = set.metadata.resource_version.as_deref();
@@ -132,6 +134,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     let keeps_children = is_leaving && leave::keeps_children(&owner, context).await?;
     let mut scene = scene(owner, sets, &pods.items, known.clone(), context);
     scene.observed.keeps_children = keeps_children;
+    scene.observed.orphans = orphans;
     if is_leaving {
         return Ok(Some(scene));
     }
@@ -163,6 +166,7 @@ fn scene(
         template,
         children,
         kept: known.kept,
+        orphans: Vec::new(),
         foreign: foreign(&owner, context),
         active: known.active,
         preview: known.preview,
@@ -200,6 +204,13 @@ fn owner_view(owner: &ExtendedStatefulSet) -> OwnerView {
 fn foreign(owner: &ExtendedStatefulSet, context: &Context) -> Vec<String> {
     let (namespace, uid) = (owner.namespace().unwrap_or_default(), owner.uid().unwrap_or_default());
     context.caches.foreign_sets(&namespace, &owner.name_any(), &uid)
+}
+
+/// A StatefulSet with our label, if it is one of a version and belongs to nobody.
+fn orphan(set: &SetObject) -> Option<OrphanView> {
+    let is_free =
+        !set.is_controlled() && set.metadata.deletion_timestamp.is_none() && set.annotation(names::VERSION).is_some();
+    is_free.then(|| OrphanView { name: set.name().to_owned(), uid: set.uid().to_owned() })
 }
 
 /// What is wrong with the checks as written.

@@ -1,0 +1,52 @@
+//! Pods that do not go: their node may be gone. Here a finalizer keeps them.
+
+use serde_json::json;
+use sts_plus_api::{Reason, VersionPhase};
+use sts_plus_e2e::eventually;
+
+use crate::story::{Story, View, db};
+use crate::zones::in_zones;
+
+/// The pod does not go until it is freed.
+async fn keep(story: &Story, pod: &str) {
+    story.scene.patch(&format!("pod/{pod}"), &json!({ "metadata": { "finalizers": ["sts.plus/test"] } })).await;
+}
+
+async fn free(story: &Story, pod: &str) {
+    story.scene.patch(&format!("pod/{pod}"), &json!({ "metadata": { "finalizers": null } })).await;
+}
+
+#[tokio::test]
+async fn a_pod_of_a_removed_version_that_does_not_go_is_named_and_never_forced() {
+    let story = Story::at_rest("lost", &db()).await;
+    keep(&story, "db-v1-0").await;
+    story.release("app:2").await;
+    let is_told =
+        |view: &View| view.is(VersionPhase::Held) && view.status.message.contains("its grace period ended at");
+    let told = story.until("it is named", is_told).await;
+    assert!(told.status.message.contains("version 1 is removed, and waits until the pod is gone: db-v1-0"));
+    story.release("app:3").await;
+    let still = story.until("still so", |view| is_told(view) && view.status.update_version == Some(3)).await;
+    assert_eq!(story.scene.until_events(Reason::BlockedByPod, 1).await.len(), 1);
+    assert!(still.world.pods.contains_key("db-v1-0") && still.uids("db-v2-").len() == 3);
+    free(&story, "db-v1-0").await;
+    story.until("version 3 alone", |view| view.is_only(3)).await;
+    story.end().await;
+}
+
+#[tokio::test]
+async fn pods_leave_in_one_zone_at_a_time() {
+    let story = in_zones("turns", &["a", "b"]).await;
+    keep(&story, "db-a-v1-1").await;
+    story.change(&json!({ "spec": { "template": { "spec": { "replicas": 1 } } } })).await;
+    let is_leaving = |view: &View| {
+        let leaves = view.world.pods.get("db-a-v1-1").is_some_and(|pod| pod.metadata.deletion_timestamp.is_some());
+        leaves && view.is(VersionPhase::Progressing) && view.status.message.contains("db-a-v1-1 is terminating")
+    };
+    story.until("a pod of zone a leaves", is_leaving).await;
+    assert_eq!(story.trace().last().map(String::as_str), Some("db-a-v1 1"));
+    free(&story, "db-a-v1-1").await;
+    story.until("one pod in each zone", |view| view.is_only(1) && view.uids("").len() == 2).await;
+    eventually("it was seen", async || story.trace().last().map(String::as_str) == Some("db-b-v1 1")).await;
+    story.end().await;
+}
