@@ -18,8 +18,11 @@ use super::observe::Scene;
 use crate::client::deadline;
 use crate::errors::Error;
 
-/// The versions of `owner` whose templates are kept, with their digests.
+/// The versions of `owner` whose templates are kept, with their digests. In place the StatefulSet keeps them itself.
 pub(super) async fn list(owner: &ExtendedStatefulSet, context: &Context) -> Result<BTreeMap<i32, String>, Error> {
+    if owner.spec.update_strategy.kind == VersionStrategyType::InPlace {
+        return Ok(BTreeMap::new());
+    }
     let name = owner.name_any();
     // Those of its StatefulSets have the labels of the pods as well, and one that Kubernetes adds.
     let ours = ListParams::default().labels(&format!("{}={name},!controller.kubernetes.io/hash", names::OWNER));
