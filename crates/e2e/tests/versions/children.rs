@@ -100,6 +100,8 @@ async fn deletion_takes_the_children_along_and_orphan_keeps_them() {
         .until("kept", |world| world.sets["db-v1"].metadata.owner_references.as_ref().is_none_or(Vec::is_empty))
         .await;
     assert_eq!(kept.pods.len(), 3);
+    // Without our label it is not taken in.
+    story.scene.kubectl_ok(&["label", "statefulset", "db-v1", &format!("{}-", names::OWNER)], "").await;
     story.scene.create(&db()).await;
     let told = story.until("told", |view| view.condition("Stalled") == "True/NameConflict").await;
     assert!(told.status.message.contains("db-v1"), "what it does not own is not taken: {}", told.status.message);

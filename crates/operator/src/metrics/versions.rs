@@ -170,6 +170,17 @@ mod tests {
     }
 
     #[test]
+    fn in_place_the_time_is_that_of_the_set_that_is_rolled() {
+        let status = |current: bool| -> ExtendedStatefulSetStatus {
+            let current = current.then(|| json!({"step": "Pod", "index": 2, "pod": "db-2"}));
+            let rollouts = json!({"db": {"startTime": "2026-01-01T00:00:00Z", "current": current}});
+            serde_json::from_value(json!({ "rollouts": rollouts })).expect("a status")
+        };
+        assert_eq!(rolling_since(&status(true)), Some("2026-01-01T00:00:00Z".parse().expect("a time")));
+        assert_eq!(rolling_since(&status(false)), None);
+    }
+
+    #[test]
     fn who_stands_by_shows_no_extended_set() {
         let (_metrics, exposed, _owners) = exposed(Guard::waiting());
         assert!(!exposed.text().expect("it can be written").contains("db"));
