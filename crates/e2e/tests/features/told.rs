@@ -45,7 +45,8 @@ impl Told {
 /// The checks of the pod `web-1` go on, which is Ready on `image`. (The preflight's have the same phase.)
 fn checks_the_pod(world: &World, image: &str) -> bool {
     let current = world.status().current;
-    current.is_some_and(|current| current.step == Step::Pod && current.pod == "web-1") && world.is_ready_on("web-1", image)
+    current.is_some_and(|current| current.step == Step::Pod && current.pod == "web-1")
+        && world.is_ready_on("web-1", image)
 }
 
 #[tokio::test]
