@@ -21,7 +21,7 @@ static TURNS: OnceCell<Semaphore> = OnceCell::const_new();
 /// The turn of a story.
 pub async fn turn() -> SemaphorePermit<'static> {
     let given = std::env::var(AT_ONCE).ok().and_then(|given| given.parse().ok());
-    let turns = TURNS.get_or_init(async || Semaphore::new(given.unwrap_or(8))).await;
+    let turns = TURNS.get_or_init(async || Semaphore::new(given.unwrap_or(16))).await;
     turns.acquire().await.expect("turns are never closed")
 }
 

@@ -54,14 +54,17 @@ fn events(writes: &[Record]) -> BTreeSet<String> {
     writes.iter().filter(|record| is_event(record)).filter(recorded).map(|record| record.call.words()).collect()
 }
 
-/// Every transition of `other` is on record here too, but for an event that the API server refused, which nobody sends again. What
-/// is told of a single deletion is told by whoever deleted; and what one write has done is not seen when the next one undid it and
-/// went wrong too.
-pub fn assert_told(writes: &[Record], other: &[Record]) {
+/// As [`assert_told`], where one write can undo another: what one has done is not seen when the next one undid it and went wrong too.
+pub fn assert_told_unless_undone(writes: &[Record], other: &[Record]) {
     let is_lost = |record: &Record| matches!(record.fault, Some(Fault::Killed(_) | Fault::Lost(_) | Fault::Cut));
-    if writes.windows(2).any(|two| two.iter().all(is_lost)) {
-        return;
+    if !writes.windows(2).any(|two| two.iter().all(is_lost)) {
+        assert_told(writes, other);
     }
+}
+
+/// Every transition of `other` is on record here too, but for an event that the API server refused, which nobody sends again. What
+/// is told of the deletion of a single pod is told by whoever deleted.
+pub fn assert_told(writes: &[Record], other: &[Record]) {
     let mut told = events(writes);
     let is_refused = |record: &&Record| record.fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Killed(_)));
     told.extend(writes.iter().filter(|record| is_event(record)).filter(is_refused).map(|record| record.call.words()));
