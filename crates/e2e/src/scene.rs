@@ -166,7 +166,8 @@ impl Scene {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until it looks as wanted; how it looks then.
+    /// Waits until it looks as wanted; how it looks then. What is asserted after it is asked of that world: by the next look the
+    /// operator may have gone on.
     pub async fn until(&self, what: &str, wanted: impl Fn(&World) -> bool) -> World {
         self.until_within(PATIENCE, what, wanted).await
     }
@@ -189,9 +190,9 @@ impl Scene {
         self.until(what, |world| wanted(world) && world.controller_has_seen()).await
     }
 
-    /// Waits until what was recorded so far is as wanted: for what may be over before anybody looks.
-    pub async fn until_entries(&self, what: &str, wanted: impl Fn(&[Entry]) -> bool) {
-        self.until(what, |_| wanted(&self.tape.entries())).await;
+    /// Waits until what was recorded so far is as wanted: for what may be over before anybody looks. How it looks then.
+    pub async fn until_entries(&self, what: &str, wanted: impl Fn(&[Entry]) -> bool) -> World {
+        self.until(what, |_| wanted(&self.tape.entries())).await
     }
 
     /// How it looks now.
@@ -314,7 +315,7 @@ impl Scene {
     }
 
     /// Waits until the recording has what is stored now: what is asked of the world after a write is asked of the world after it.
-    async fn catch_up(&self) {
+    pub async fn catch_up(&self) {
         let stored = Stored::read(&self.client, &self.namespace).await;
         self.until("the recording has caught up", |world| stored.is_in(world)).await;
     }

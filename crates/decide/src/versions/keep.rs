@@ -138,8 +138,8 @@ fn follow(draft: &mut Draft, world: &World, service: Option<&ServiceView>, versi
     if service.version.as_deref() == Some(version.to_string().as_str()) || world.children(version).is_empty() {
         return;
     }
-    draft.normal(Reason::ServiceSwitched, &format!("Service {} selects version {version}", service.name));
     draft.act(VersionAction::Select { service: service.name.clone(), before: service.version.clone(), version });
+    draft.wake_now();
 }
 
 /// A Service that is to be noted before it is written.

@@ -2,8 +2,7 @@
 //!
 //! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted, `keep` looks after the version that is in
 //! charge, `in_place` rolls one StatefulSet to the next version, `tidy` removes what is not needed any more, `leave` lets go, `upgrade`
-//! brings a new version into charge with `cycle`, its checks, and
-//! `report` tells people.
+//! brings a new version into charge with `cycle`, its checks, `report` tells people where it stands, and `told` what was done.
 //!
 //! What runs is never removed for something that does not run yet: a lower version goes only after a higher one was promoted with all
 //! its pods available.
@@ -20,6 +19,7 @@ mod report;
 pub mod scaling;
 mod templates;
 mod tidy;
+mod told;
 mod upgrade;
 mod world;
 

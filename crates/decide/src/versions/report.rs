@@ -7,7 +7,7 @@ use sts_plus_api::{Reason, VersionCondition, VersionDetail, VersionPhase, Versio
 use super::{
     ChildView,
     draft::{Draft, Motion, Stand},
-    keep, scaling,
+    keep, scaling, told,
     world::World,
 };
 use crate::rollout::{dated, is_ready};
@@ -34,6 +34,8 @@ pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
         draft.wake_at(change);
     }
     tell_empty_zones(draft);
+    told::removed(draft, world);
+    told::switched(draft);
     draft.status.observed_generation = Some(draft.observed.owner.generation);
     draft.status.phase = stand.phase;
     draft.status.message.clone_from(&stand.message);
@@ -137,7 +139,11 @@ fn condition(draft: &Draft, stand: &Stand, kind: VersionCondition) -> Option<(bo
             Some(match (keep::unusable_service(draft), keep::coming_service(draft)) {
                 (Some(problem), _) => (false, Reason::ServiceUnusable, problem),
                 (None, Some(name)) => (false, Reason::Progressing, format!("Service {name} does not select a version yet")),
-                (None, None) => (true, Reason::ServiceSwitched, "the Services select the versions that they should".to_owned()),
+                (None, None) => {
+                    let selected = told::selected(draft);
+                    let message = selected.unwrap_or_else(|| "the Services select the versions that they should".to_owned());
+                    (true, Reason::ServiceSwitched, message)
+                }
             })
         }
     }

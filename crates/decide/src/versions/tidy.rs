@@ -85,8 +85,6 @@ pub(super) fn remove(draft: &mut Draft, world: &World, version: i32) {
 }
 
 fn delete(draft: &mut Draft, child: &ChildView) {
-    let note = format!("StatefulSet {} is not needed any more and has no pods; it is deleted", child.name);
-    draft.normal(Reason::VersionRemoved, &note);
     draft.act(VersionAction::Delete { name: child.name.clone(), uid: child.uid.clone() });
 }
 

@@ -276,3 +276,27 @@ fn a_version_that_takes_over_because_the_other_was_deleted_is_told() {
     assert_eq!((world.status.phase, world.status.current_version), (VersionPhase::Ready, Some(2)));
     assert_eq!((world.heard(Reason::ChildGone), world.child("web-v2").pods.len()), (1, 3));
 }
+
+/// The events come after the writes, and an operator that is killed in between tells what it did all the same.
+#[test]
+fn an_operator_that_is_killed_after_each_of_its_writes_tells_every_transition() {
+    let upgraded = |writes: usize| {
+        let mut world = installed(&json!({}));
+        world.services();
+        world.settle();
+        world.template("h2");
+        for _ in 0..200 {
+            world.round_until(writes);
+            world.tick();
+            world.pass(1);
+        }
+        assert_eq!((world.status.phase, world.status.current_version), (VersionPhase::Ready, Some(2)), "{world:?}");
+        let reasons = [Reason::UpgradeStarted, Reason::VersionRolling, Reason::Promoted, Reason::ServiceSwitched];
+        let told = reasons.map(|reason| world.heard(reason));
+        (told, world.heard(Reason::VersionRemoved))
+    };
+    let undisturbed = upgraded(usize::MAX);
+    assert_eq!(undisturbed, ([2, 1, 1, 4], 1), "both Services, each for both versions");
+    assert_eq!(upgraded(1), undisturbed);
+    assert_eq!(upgraded(2), undisturbed);
+}

@@ -2,6 +2,7 @@
 
 use http::{Method, Uri};
 use serde_json::Value;
+use sts_plus_api::names;
 
 /// A request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +82,7 @@ impl Call {
             "statefulsets" => set_words(&self.body),
             "phasedrollouts" => rollout_words(&self.body),
             "phasedrollouts/status" => status_words(&self.body),
+            "extendedstatefulsets/status" => versions_words(&self.body),
             "events" => event_words(&self.body),
             _ => String::new(),
         };
@@ -108,6 +110,9 @@ fn changes(operations: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
 }
 
 fn set_words(operations: &Value) -> String {
+    if operations.is_object() {
+        return child_words(operations);
+    }
     let words = changes(operations).map(|(kind, path, value)| match value.get("partition") {
         Some(partition) => format!("partition {partition}"),
         None if path.ends_with("/partition") => format!("partition {value}"),
@@ -115,6 +120,17 @@ fn set_words(operations: &Value) -> String {
         None => format!("{kind} {}", path.rsplit('/').next().unwrap_or_default()),
     });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// A child of an ExtendedStatefulSet, as it is made, scaled or marked; nothing for the body of a deletion.
+fn child_words(body: &Value) -> String {
+    let stale = body.pointer("/metadata/annotations").and_then(|annotations| annotations.get(names::STALE));
+    let words = [
+        body.pointer("/spec/template").map(|_| "template".to_owned()),
+        body.pointer("/spec/replicas").map(|replicas| format!("replicas {replicas}")),
+        stale.map(|stale| format!("stale {stale}")),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn rollout_words(operations: &Value) -> String {
@@ -125,6 +141,18 @@ fn status_words(body: &Value) -> String {
     let at = |pointer: &str| body.pointer(pointer).map(|value| value.to_string().replace('"', "")).unwrap_or_default();
     let current = ["step", "index", "tries", "consecutivePasses"].map(|field| at(&format!("/status/current/{field}")));
     format!("{} {}", at("/status/phase"), current.join(" "))
+}
+
+/// Not how many pods are Ready: how many of these statuses are written is left to the clock.
+fn versions_words(body: &Value) -> String {
+    let at = |pointer: &str| body.pointer(pointer).map(|value| value.to_string().replace('"', "")).unwrap_or_default();
+    let fields = ["phase", "currentVersion", "lastVersion", "upgrade/step", "upgrade/failures"];
+    fields
+        .map(|field| at(&format!("/status/{field}")))
+        .into_iter()
+        .filter(|it| !it.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn event_words(body: &Value) -> String {
@@ -191,6 +219,20 @@ mod tests {
             r#"{"reason":"PodRolling","regarding":{"kind":"PhasedRollout"},"note":"pod web-2 goes to web-5d4f"}"#;
         let words = call(&Method::POST, "/apis/events.k8s.io/v1/namespaces/ns/events", event).words();
         assert_eq!(words, "create events PodRolling PhasedRollout web-2");
+        for (body, words) in [
+            (r#"{"spec":{"replicas":3}}"#, "patch statefulsets web replicas 3"),
+            (r#"{"spec":{"replicas":0,"template":{}}}"#, "patch statefulsets web template, replicas 0"),
+            (
+                r#"{"metadata":{"annotations":{"fissile.cloudfoundry.org/stale":"true"}}}"#,
+                "patch statefulsets web stale \"true\"",
+            ),
+        ] {
+            assert_eq!(call(&Method::PATCH, set, body).words(), words);
+        }
+        let status = r#"{"status":{"phase":"Canary","currentVersion":1,"lastVersion":2,"upgrade":{"step":"Canary","failures":0}}}"#;
+        let path = "/apis/fissile.cloudfoundry.org/v1alpha1/namespaces/ns/extendedstatefulsets/db/status";
+        let words = "patch extendedstatefulsets/status db Canary 1 2 Canary 0";
+        assert_eq!(call(&Method::PATCH, path, status).words(), words);
         let delete = call(&Method::DELETE, "/api/v1/namespaces/ns/pods/web-0", r#"{"preconditions":{"uid":"u"}}"#);
         assert_eq!((delete.words().as_str(), delete.precondition()), ("delete pods web-0", Some("u")));
     }

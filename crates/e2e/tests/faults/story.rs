@@ -1,36 +1,24 @@
 //! The two stories, and what is true of every run of them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sts_plus_api::{Phase, names};
 use sts_plus_e2e::proxy::{Asked, Call, Fault, Kills, Proxy, Record, Tap};
-use sts_plus_e2e::{Entry, Operator, Scene, Seen, World, is_ready, objects};
-use tokio::sync::{OnceCell, Semaphore, SemaphorePermit, oneshot};
-use tokio::task::JoinSet;
+use sts_plus_e2e::{Entry, Scene, Seen, World, is_ready, objects};
+use tokio::sync::{OnceCell, SemaphorePermit};
+
+use super::supervised::{PATIENCE, Supervised, is_quiet, turn};
+use super::writes::{assert_told_unless_undone, tell};
 
 const GOOD: &str = "app:1";
 const NEW: &str = "app:2";
 /// A series of this gauge for a pod makes the checks of that pod fail.
 const EXPR: &str = r#"app_bad{namespace="${namespace}",pod="${pod}"}"#;
-/// Long, since a run may meet a fault at each of its writes, and the machine may be busy.
-const PATIENCE: Duration = Duration::from_mins(3);
-/// An operator that has asked for nothing for so long has nothing more to do.
-const QUIET: Duration = Duration::from_millis(1500);
-/// How many stories go on at the same time in this process.
-const AT_ONCE: &str = "STS_PLUS_E2E_STORIES";
 
-static TURNS: OnceCell<Semaphore> = OnceCell::const_new();
 static ROLLOUT: OnceCell<Played> = OnceCell::const_new();
 static ROLLBACK: OnceCell<Played> = OnceCell::const_new();
-
-async fn turn() -> SemaphorePermit<'static> {
-    let given = std::env::var(AT_ONCE).ok().and_then(|given| given.parse().ok());
-    let turns = TURNS.get_or_init(async || Semaphore::new(given.unwrap_or(8))).await;
-    turns.acquire().await.expect("turns are never closed")
-}
 
 /// What happens in a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,46 +61,6 @@ impl Played {
             Kind::Rollback => &ROLLBACK,
         };
         cell.get_or_init(|| play_to(kind, "undisturbed", |_| None, None)).await
-    }
-
-    /// What is written, each once, in its order. How many renewals the Lease has is left to the clock.
-    pub fn words(&self) -> Vec<String> {
-        let mut seen = BTreeSet::new();
-        let words = self.writes.iter().map(|record| record.call.words());
-        words.filter(|words| seen.insert(words.clone())).collect()
-    }
-
-    /// The events that are on record.
-    fn events(&self) -> BTreeSet<String> {
-        let recorded = |record: &&Record| record.answered.is_some_and(|code| code < 300 || code == 409);
-        self.of_events().filter(recorded).map(|record| record.call.words()).collect()
-    }
-
-    fn of_events(&self) -> impl Iterator<Item = &Record> {
-        self.writes.iter().filter(|record| record.call.is("create", "events"))
-    }
-
-    /// Every transition of `other` is on record here too, but for an event that the API server refused, which nobody sends again. What
-    /// is told of a single deletion is told by whoever deleted; and what one write has done is not seen when the next one undid it and
-    /// went wrong too.
-    fn assert_told(&self, other: &Self) {
-        let is_lost = |record: &Record| matches!(record.fault, Some(Fault::Killed(_) | Fault::Lost(_) | Fault::Cut));
-        if self.writes.windows(2).any(|two| two.iter().all(is_lost)) {
-            return;
-        }
-        let mut told = self.events();
-        let is_refused =
-            |record: &&Record| record.fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Killed(_)));
-        told.extend(self.of_events().filter(is_refused).map(|record| record.call.words()));
-        let is_transition = |words: &&String| !words.contains("PodDeleted");
-        let other = other.events();
-        let lost: Vec<_> = other.difference(&told).filter(is_transition).collect();
-        assert!(lost.is_empty(), "not told: {lost:#?}\n{}", self.writes.iter().map(tell).collect::<String>());
-    }
-
-    /// The faults that came to pass.
-    pub fn faults(&self) -> impl Iterator<Item = (String, &Fault)> {
-        self.writes.iter().filter_map(|record| Some((record.call.words(), record.fault.as_ref()?)))
     }
 }
 
@@ -214,22 +162,12 @@ impl Stage {
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
             self.until("over", |world| self.is_over(world)).await;
-            if self.is_quiet() && self.is_over(&self.scene.world()) {
+            if is_quiet(&self.proxy) && self.is_over(&self.scene.world()) {
                 return;
             }
             assert!(tokio::time::Instant::now() < end, "not quiet: {:#?}", self.proxy.records().last());
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
-    }
-
-    fn is_quiet(&self) -> bool {
-        let records = self.proxy.records();
-        let killed = records.iter().rposition(|record| matches!(record.fault, Some(Fault::Killed(_))));
-        let since = killed.map_or(records.as_slice(), |killed| &records[killed + 1..]);
-        let looked = since.iter().any(|record| record.call.is("watch", "pods"));
-        let counts = |record: &&Record| record.call.resource != "leases" && record.call.verb != "watch";
-        let last = records.iter().rfind(counts).map_or(Timestamp::MIN, |record| record.at);
-        looked && Timestamp::now().duration_since(last) >= jiff::SignedDuration::try_from(QUIET).expect("short")
     }
 
     /// The end: what is true of every run is asserted, and that it came to the same as another one.
@@ -244,7 +182,7 @@ impl Stage {
         let end = end_of(&scene.world());
         let left = left(&entries, version);
         if let Some(other) = same {
-            let told = || writes.iter().map(tell).collect::<String>();
+            let told = || tell(&writes);
             assert_eq!(end, other.end, "the end of\n{}", told());
             assert_eq!(left, other.left, "the pods that left in\n{}", told());
         }
@@ -255,22 +193,13 @@ impl Stage {
         scene.end().await;
         let played = Played { end, left, writes };
         if let Some(other) = same {
-            played.assert_told(other);
+            assert_told_unless_undone(&played.writes, &other.writes);
         }
         played
     }
 }
 
-fn tell(record: &Record) -> String {
-    let Record { at, call, fault, answered } = record;
-    format!(
-        "{at} {}: {answered:?} {}\n",
-        call.words(),
-        fault.as_ref().map(|fault| format!("{fault:?}")).unwrap_or_default()
-    )
-}
-
-async fn create(scene: &Scene, kind: &str, object: &Value) {
+pub async fn create(scene: &Scene, kind: &str, object: &Value) {
     let object = serde_json::from_value(object.clone()).expect("an object");
     scene.api(kind).create(&kube::api::PostParams::default(), &object).await.expect("it is created");
 }
@@ -386,45 +315,5 @@ fn assert_deleted(writes: &[Record], operators: usize) {
         let count = deleted.entry(uid).or_default();
         *count += 1;
         assert!(*count <= operators, "{} was deleted {count} times", record.call.name);
-    }
-}
-
-/// An operator that is started again each time it was killed.
-struct Supervised {
-    stop: oneshot::Sender<()>,
-    task: JoinSet<bool>,
-}
-
-impl Supervised {
-    fn start(scene: &Scene, proxy: &Proxy, args: Vec<String>, mut asked: Kills) -> Self {
-        let (ground, namespace, log) = (scene.ground, scene.namespace.clone(), scene.log_file().to_owned());
-        let kubeconfig = proxy.kubeconfig().to_owned();
-        let start = move || {
-            let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            Operator::start_as(ground.operator_program(), &kubeconfig, &namespace, &log, &args)
-        };
-        let (stop, mut stopped) = oneshot::channel();
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let mut operator = start();
-            loop {
-                tokio::select! {
-                    Some(dead) = asked.recv() => {
-                        operator.kill();
-                        let _ = dead.send(());
-                        operator = start();
-                    }
-                    _ = &mut stopped => return operator.is_running(),
-                }
-            }
-        });
-        Self { stop, task }
-    }
-
-    /// Its end. It must not have come by itself.
-    async fn stop(mut self) {
-        let _ = self.stop.send(());
-        let is_running = self.task.join_next().await.expect("a task").expect("no panic");
-        assert!(is_running, "the operator has ended by itself");
     }
 }

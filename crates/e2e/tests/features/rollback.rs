@@ -120,8 +120,8 @@ async fn after_the_last_pod_it_holds_and_says_that_a_template_is_needed() {
     assert!(stalled.is(Phase::Failed) && stalled.all_on("app:2"));
     let message =
         |world: &World| world.status().message.contains("after the last pod a rollback needs a template change");
-    scene.until("it is said", message).await;
-    assert!(scene.deleted().is_empty() && scene.world().status().rejected_revisions.is_empty());
+    let said = scene.until("it is said", message).await;
+    assert!(scene.deleted().is_empty() && said.status().rejected_revisions.is_empty());
     scene.errors(false).await;
     scene.release("app:1").await;
     scene.until("back by the template", |world| world.is_complete("app:1")).await;

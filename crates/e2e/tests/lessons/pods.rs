@@ -30,8 +30,9 @@ async fn pods_drained_in_the_hold_come_back_each_at_what_it_was() {
         let anew = |world: &World| world.is_ready_on(pod, image) && world.uids().get(pod) != before.get(pod);
         scene.until("it comes back as it was", anew).await;
     }
-    let after = scene.world();
-    assert!(after.partition() == Some(2) && after.status().updated == "1/3", "{:?}", after.status());
+    // The operator counts them a moment after they are Ready.
+    let after = scene.until("they are counted", |world| world.status().updated == "1/3" && is_awaiting(world)).await;
+    assert_eq!(after.partition(), Some(2));
     assert_eq!(moves::of(&scene.tape.entries()).len(), 1, "only web-2 has ever moved");
     approve(&scene, 1).await;
     scene.until("complete", |world| world.is_complete("app:2")).await;

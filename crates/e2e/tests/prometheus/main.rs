@@ -135,11 +135,10 @@ async fn an_outage_holds_and_uses_up_no_try(#[values(Outage::Stopped, Outage::Fr
     let message = held.status().message;
     assert!(message.contains(prometheus.url()) && message.contains("next try at"), "{message}");
     // More errors than tries are allowed: none of them counts.
-    scene.until_entries("four errors", |entries| errors(entries) >= 4).await;
-    let still = scene.world().status();
-    assert_eq!(still.phase, Phase::Held);
-    assert!(still.current.is_some_and(|current| current.tries <= 1), "{:?}", scene.world().status().current);
-    assert_eq!(scene.world().partition(), Some(1), "the next pod waits");
+    let still = scene.until_entries("four errors", |entries| errors(entries) >= 4).await;
+    let status = still.status();
+    assert_eq!((status.phase, still.partition()), (Phase::Held, Some(1)), "the next pod waits");
+    assert!(status.current.as_ref().is_some_and(|current| current.tries <= 1), "{:?}", status.current);
     match outage {
         Outage::Stopped => prometheus.restart().await.expect("it starts again"),
         Outage::Frozen => prometheus.resume().expect("it goes on"),
@@ -236,9 +235,9 @@ async fn refused_credentials_hold_until_the_secret_is_mended(#[values(401, 403)]
     let message = held.status().message;
     assert!(message.contains(&format!("HTTP {code}")) && message.contains("Secret prom"), "{message}");
     // As often as would use up the tries.
-    scene.until_entries("three errors", |entries| errors(entries) >= 3).await;
-    assert!(scene.world().status().current.is_some_and(|current| current.tries == 0));
-    assert_eq!(scene.world().uids(), born, "no pod has moved");
+    let still = scene.until_entries("three errors", |entries| errors(entries) >= 3).await;
+    assert!(still.status().current.is_some_and(|current| current.tries == 0));
+    assert_eq!(still.uids(), born, "no pod has moved");
     rotate(&scene, &token("good")).await;
     proxy.forward();
     scene.until("complete", |world| world.is_complete("app:2")).await;
@@ -251,10 +250,10 @@ async fn a_secret_changed_in_mid_rollout_is_used_without_a_restart() {
     scene.release("app:2").await;
     scene.until("the first pod is rolled", |world| world.partition() == Some(1)).await;
     proxy.demand(Access::Bearer(token("second")));
-    scene.until("held", |world| is_held_for(world, Reason::PrometheusUnreachable)).await;
-    assert_eq!(scene.world().partition(), Some(1), "the next pod waits");
+    let held = scene.until("held", |world| is_held_for(world, Reason::PrometheusUnreachable)).await;
+    assert_eq!(held.partition(), Some(1), "the next pod waits");
     rotate(&scene, &token("second")).await;
-    scene.until("complete", |world| world.is_complete("app:2")).await;
-    assert_ne!(scene.world().partition(), Some(names::HOLD));
+    let end = scene.until("complete", |world| world.is_complete("app:2")).await;
+    assert_ne!(end.partition(), Some(names::HOLD));
     scene.end().await;
 }

@@ -67,8 +67,8 @@ async fn on_failure_hold_stalls_once_and_goes_on_when_the_metric_heals() {
     assert!(stalled.condition(ConditionType::Reconciling).starts_with("False/"), "kstatus: never both");
     // Checks go on.
     let tries = |world: &World| world.status().current.map_or(0, |current| current.tries);
-    scene.until("two more tries", |world| tries(world) >= tries(&stalled) + 2).await;
-    assert_eq!(scene.world().uids(), born, "no pod has moved");
+    let on = scene.until("two more tries", |world| tries(world) >= tries(&stalled) + 2).await;
+    assert_eq!(on.uids(), born, "no pod has moved");
     let told = scene.events_of(Reason::ChecksFailed).await;
     assert_eq!(told.iter().filter(|event| regards(event, "PhasedRollout")).count(), 1, "told once: {told:?}");
     scene.ground.exporter.remove("app_errors", &labels);

@@ -44,8 +44,14 @@ async fn a_check_that_fails_makes_the_version_stale() {
     let is_gone = |view: &View| view.uids("db-v2-").is_empty() && view.status.versions == versions;
     let gone = story.until("its pods are gone", is_gone).await;
     assert_eq!(gone.uids("db-v1-"), before.uids("db-v1-"));
+    let mut trace = story.trace();
+    // One after the other in the same step.
+    trace[3..].sort();
+    assert_eq!(trace, ["db-v1 3", "db-v2 0", "db-v2 1", "db-v2 0", "db-v2 stale"]);
     story.release("app:3").await;
     story.until("version 3 alone", |view| view.is_only(3)).await;
+    let after = ["db-v2 gone", "db-v3 0", "db-v3 1", "db-v3 3", "db-v1 0", "db-v1 gone"];
+    assert_eq!(story.trace()[5..], after);
     story.assert_never_fewer_than(3);
     story.end().await;
 }

@@ -9,6 +9,7 @@ mod input;
 mod leaving;
 mod lost;
 mod minds;
+mod mutated;
 mod scaling;
 mod services;
 mod story;

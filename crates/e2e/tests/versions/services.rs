@@ -60,6 +60,7 @@ async fn the_active_service_changes_hands_at_once_and_is_never_empty() {
     story.change(&json!({ "spec": { "updateStrategy": { "scaleDownDelaySeconds": 1 } } })).await;
     story.until("version 2 alone", |view| view.is_only(2)).await;
     assert_eq!(behind(&story, "live").await.len(), 3);
+    assert_eq!(story.trace(), ["db-v1 3", "db-v2 0", "db-v2 1", "db-v2 3", "db-v1 0", "db-v1 gone"]);
     story.assert_never_fewer_than(3);
     story.end().await;
 }

@@ -85,12 +85,18 @@ impl Story {
         }
     }
 
+    /// Waits until it looks as wanted; how it looks then. The recording is as new as the status by then: pods that the status counts
+    /// are in it.
     pub async fn until(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
         let end = Instant::now() + PATIENCE;
         loop {
-            let view = self.view().await;
+            let mut view = self.view().await;
             if wanted(&view) {
-                return view;
+                self.scene.catch_up().await;
+                view.world = self.scene.world();
+                if wanted(&view) {
+                    return view;
+                }
             }
             assert!(
                 Instant::now() < end,
