@@ -20,13 +20,13 @@ fn policy(name: &str, namespace: &str) -> [Value; 2] {
     let labelled = format!(
         "Object{{metadata: {set}, spec: Object.spec{{template: Object.spec.template{{metadata: {template}}}}}}}"
     );
-    let container = "/spec/template/spec/containers/0/env";
-    let first = "has(object.spec.template.spec.containers[0].env)";
-    let is_there = format!("{first} && object.spec.template.spec.containers[0].env.exists(e, e.name == 'INJECTED')");
-    let variable = format!(
-        "({is_there}) ? [] : ({first}) ? [JSONPatch{{op: 'add', path: '{container}/-', value: {entry}}}] : \
-         [JSONPatch{{op: 'add', path: '{container}', value: [{entry}]}}]",
-        entry = "Object.spec.template.spec.containers.env{name: 'INJECTED', value: 'yes'}",
+    // No JSON patch: the API server of 1.36 panics at one whose value is a list.
+    let spec = "Object.spec.template.spec";
+    let variable = format!("{spec}.containers.env{{name: 'INJECTED', value: 'yes'}}");
+    let container = format!("{spec}.containers{{name: c.name, env: [{variable}]}}");
+    let containers = format!("object.spec.template.spec.containers.map(c, {container})");
+    let filled = format!(
+        "Object{{spec: Object.spec{{template: Object.spec.template{{spec: {spec}{{containers: {containers}}}}}}}}}"
     );
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": { "name": name },
@@ -41,7 +41,7 @@ fn policy(name: &str, namespace: &str) -> [Value; 2] {
             "failurePolicy": "Fail", "reinvocationPolicy": "IfNeeded",
             "mutations": [
                 { "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": labelled } },
-                { "patchType": "JSONPatch", "jsonPatch": { "expression": variable } },
+                { "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": filled } },
             ],
         },
     });
