@@ -14,6 +14,7 @@
 
 mod leaders;
 mod matrix;
+mod orphans;
 mod rights;
 mod story;
 mod supervised;

@@ -105,14 +105,14 @@ async fn play_to(
 }
 
 /// A story that is being played.
-struct Stage {
-    scene: Scene,
-    proxy: Proxy,
+pub struct Stage {
+    pub scene: Scene,
+    pub proxy: Proxy,
     way: Way,
     operator: Supervised,
     /// How much was recorded and written before the release.
     begun: (u64, usize),
-    born: BTreeMap<String, String>,
+    pub born: BTreeMap<String, String>,
     _turn: Option<SemaphorePermit<'static>>,
 }
 
@@ -142,7 +142,7 @@ impl View {
 
 impl Stage {
     /// The Service, and version 1 alone with all its pods.
-    async fn at_rest(way: Way, name: &str, turn: Option<SemaphorePermit<'static>>) -> Self {
+    pub async fn at_rest(way: Way, name: &str, turn: Option<SemaphorePermit<'static>>) -> Self {
         let scene = Scene::at_any_time(name).await;
         let (proxy, kills): (Proxy, Kills) = Proxy::start(scene.ground, &scene.namespace).await;
         create(&scene, "service", &objects::service("live")).await;

@@ -61,7 +61,10 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
         | VersionAction::Scale { name, .. }
         | VersionAction::Adopt { name, .. }
         | VersionAction::Mark { name, .. } => {
-            let written = write_set(name, action, scene, context).await?;
+            let written = match action {
+                VersionAction::Adopt { uid, .. } => leave::adopt(name, uid, scene, context).await?,
+                _ => write_set(name, action, scene, context).await?,
+            };
             context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
             return Ok(Some(written));
         }
@@ -107,12 +110,6 @@ async fn write_set(name: &str, action: &VersionAction, scene: &Scene, context: &
             let annotations = json!({ names::STALE: stale, names::STALE_REASON: reason });
             let change = json!({ "metadata": { "uid": uid, "annotations": annotations } });
             ("marking", by(names::MANAGER_MARKS), Patch::Merge(change))
-        }
-        VersionAction::Adopt { uid, .. } => {
-            let references = json!([scene.owner.controller_owner_ref(&())]);
-            let change = json!({ "metadata": { "uid": uid, "ownerReferences": references } });
-            // If somebody else has taken it in between, the API server refuses a second controller.
-            ("taking in", by(names::MANAGER_VERSIONS), Patch::Strategic(change))
         }
         other => {
             let what = format!("{other:?}");

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Patch;
 use kube::core::PartialObjectMeta;
-use kube::{Api, CustomResourceExt as _, ResourceExt as _};
+use kube::{Api, CustomResourceExt as _, Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 use sts_plus_api::{ExtendedStatefulSet, names};
 
@@ -97,22 +97,54 @@ fn free_patch(service: &Service, owner: &str) -> Option<json_patch::Patch> {
     Some(json_patch::Patch(operations))
 }
 
-/// Every StatefulSet that it controls is let go, and the admission policies hold it no longer; its partition stays. Taking away what is gone
-/// already is no change: the garbage collector may do the same.
+/// Every StatefulSet that it controls is let go, and the admission policies hold it no longer; its partition stays.
 pub(super) async fn orphan(scene: &Scene, context: &Context) -> Result<(), Error> {
-    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     for set in scene.sets.values() {
-        let reference = json!([{ "$patch": "delete", "uid": scene.uid() }]);
-        let claim: Map<_, _> = names::OF_A_CLAIM.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
-        let body = json!({ "metadata": { "uid": set.uid(), "ownerReferences": reference, "annotations": claim } });
-        let params = by(names::MANAGER_VERSIONS);
-        let call = format!("letting go of StatefulSet {}", set.name());
-        match deadline(call, sets.patch_metadata(set.name(), &params, &Patch::Strategic(body))).await {
-            Err(error) if !error.is_not_found() => return Err(error),
-            _ => {}
-        }
+        let_go(set.name(), set.uid(), scene, context).await?;
     }
     Ok(())
+}
+
+/// Taking away what is gone already is no change: the garbage collector may do the same.
+async fn let_go(name: &str, uid: &str, scene: &Scene, context: &Context) -> Result<(), Error> {
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    let reference = json!([{ "$patch": "delete", "uid": scene.uid() }]);
+    let claim: Map<_, _> = names::OF_A_CLAIM.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
+    let body = json!({ "metadata": { "uid": uid, "ownerReferences": reference, "annotations": claim } });
+    let params = by(names::MANAGER_VERSIONS);
+    let call = format!("letting go of StatefulSet {name}");
+    match deadline(call, sets.patch_metadata(name, &params, &Patch::Strategic(body))).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Takes in a StatefulSet that belongs to nobody. While the object is deleted with `--cascade=orphan` the garbage collector makes them so:
+/// one that was taken in again then would go with the object. So it is asked before and after whether the object stays.
+pub(super) async fn adopt(name: &str, uid: &str, scene: &Scene, context: &Context) -> Result<SetObject, Error> {
+    assert_stays(scene, context).await?;
+    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
+    let references = json!([scene.owner.controller_owner_ref(&())]);
+    let change = Patch::Strategic(json!({ "metadata": { "uid": uid, "ownerReferences": references } }));
+    // If somebody else has taken it in between, the API server refuses a second controller.
+    let params = by(names::MANAGER_VERSIONS);
+    let adopted = deadline(format!("taking in StatefulSet {name}"), sets.patch(name, &params, &change)).await?;
+    if let Err(error) = assert_stays(scene, context).await {
+        let_go(name, uid, scene, context).await?;
+        return Err(error);
+    }
+    Ok(adopted)
+}
+
+/// An error unless the object is there and is not being deleted, as the API server has it now.
+async fn assert_stays(scene: &Scene, context: &Context) -> Result<(), Error> {
+    let owners: Api<ExtendedStatefulSet> = Api::namespaced(context.client.clone(), scene.namespace());
+    let call = format!("reading ExtendedStatefulSet {}", scene.name());
+    let owner = deadline(call, owners.get_metadata_opt(scene.name())).await?;
+    let stays = owner.is_some_and(|owner| {
+        owner.metadata.uid.as_deref() == Some(scene.uid()) && owner.metadata.deletion_timestamp.is_none()
+    });
+    if stays { Ok(()) } else { Err(Error::Outdated { what: format!("ExtendedStatefulSet {}", scene.name()) }) }
 }
 
 #[cfg(test)]
