@@ -6,7 +6,9 @@ use sts_plus_api::{ConditionType, Reason, names};
 use sts_plus_e2e::{Scene, World, moves, objects};
 use testcluster::Method;
 
-use crate::{annotate_pod, approve, gate_that_waits_before, release_until_awaited, scale, tries_before_step};
+use crate::{
+    annotate_pod, approve, gate_that_waits_before, is_awaiting, release_until_awaited, scale, tries_before_step,
+};
 
 /// As `kubectl drain` does it.
 async fn evict(scene: &Scene, pod: &str) {
