@@ -130,10 +130,8 @@ fn layers(tale: Tale, words: &[String]) -> Vec<Vec<String>> {
     match tale {
         // Of two that follow each other one goes well: what it has done is seen and told before it is undone.
         Tale::Rollout(Kind::Rollout) => vec![every(0), every(1)],
-        // Few are left.
-        Tale::Rollout(Kind::Rollback) => vec![words.to_vec()],
-        // What an upgrade has come to is seen, and nothing is undone.
-        Tale::Upgrade(_) => vec![words.to_vec()],
+        // Of a rollback few are left; what an upgrade has come to is seen, and nothing of it is undone.
+        Tale::Rollout(Kind::Rollback) | Tale::Upgrade(_) => vec![words.to_vec()],
     }
 }
 

@@ -46,6 +46,9 @@ impl Way {
     }
 }
 
+/// Replicas, version and mark of a StatefulSet.
+type Child = (Option<i32>, Option<String>, Option<String>);
+
 /// How a story ended.
 #[derive(Clone, Debug, PartialEq)]
 struct End {
@@ -58,8 +61,7 @@ struct End {
     upgrade: Option<(UpgradeStep, i32)>,
     /// Status and reason of each condition.
     conditions: BTreeMap<String, (String, String)>,
-    /// Replicas, version and mark of each StatefulSet.
-    sets: BTreeMap<String, (Option<i32>, Option<String>, Option<String>)>,
+    sets: BTreeMap<String, Child>,
     /// Image of each pod, and whether it is Ready.
     pods: BTreeMap<String, (String, bool)>,
     selected: Option<String>,
