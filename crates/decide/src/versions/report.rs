@@ -17,7 +17,7 @@ pub(super) fn rest(world: &World, current: i32) -> Stand {
     if let Some(message) = world.conflict(current) {
         return Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message);
     }
-    if let Some(obstacle) = world.obstacle_of(current) {
+    if let Some(obstacle) = world.obstacle_anywhere(current) {
         let message = format!("version {current}: {obstacle}");
         return Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message);
     }

@@ -91,15 +91,15 @@ fn wait(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) ->
     moving(VersionPhase::Upgrading, Reason::UpgradeStarted, format!("version {version} begins"))
 }
 
-/// The pods of the new version that are tried first, all of them in the first zone.
+/// The pods of the new version that are tried first, all of them in the first zone where pods can come up.
 fn canaries(draft: &Draft, world: &World) -> i32 {
-    let first = world.zones.first().map_or(0, |(_, count)| *count);
+    let first = world.first_served().map_or(0, |(_, count)| count);
     draft.observed.owner.spec.update_strategy.canaries.min(first)
 }
 
 fn canary(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) -> Step {
     let version = upgrade.version;
-    let zone = world.zones.first().and_then(|(zone, _)| zone.as_deref());
+    let zone = world.first_served().and_then(|(zone, _)| zone);
     let count = canaries(draft, world);
     if count == 0 {
         // No canaries are wanted any more, or no pods: there is nothing to be watched.
@@ -138,7 +138,7 @@ fn canary(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) 
     }
 }
 
-/// All pods, zone by zone: the next one begins when the one before has all its pods available.
+/// All pods, zone by zone: the next one begins when the one before has all its pods available. A zone that no node carries is not waited for.
 fn roll(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) -> Stand {
     let version = upgrade.version;
     for (zone, count) in &world.zones {
@@ -151,7 +151,8 @@ fn roll(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) ->
             let message = format!("version {version}: StatefulSet {} gets {count} pods", child.name);
             return moving(VersionPhase::Upgrading, Reason::VersionRolling, message);
         }
-        let Some(obstacle) = world.obstacle(Some(child), &child.name, *count) else { continue };
+        let obstacle = world.obstacle(Some(child), &child.name, *count);
+        let Some(obstacle) = obstacle.filter(|_| world.is_served(zone.as_deref())) else { continue };
         if let Some(end) = overdue(draft, &upgrade) {
             let why = format!("not all pods were there by {}: {obstacle}", clock(end));
             return fail(draft, world, upgrade, &why, current);

@@ -130,9 +130,39 @@ impl<'a> World<'a> {
             .then(|| format!("StatefulSet {name} is to have {count} pods and not {}", child.replicas))
     }
 
-    /// What keeps the version from having all its pods available in every zone.
+    /// True if pods can come up in the zone: a node carries it. If no node carries any, all of them are waited for.
+    pub(super) fn is_served(&self, zone: Option<&str>) -> bool {
+        let empty = &self.observed.empty_zones;
+        let is_empty = |zone: Option<&str>| zone.is_some_and(|zone| empty.iter().any(|empty| empty == zone));
+        !is_empty(zone) || self.zones.iter().all(|(zone, _)| is_empty(zone.as_deref()))
+    }
+
+    /// The zones that are waited for.
+    fn served(&self) -> impl Iterator<Item = &(Option<String>, i32)> {
+        self.zones.iter().filter(|(zone, _)| self.is_served(zone.as_deref()))
+    }
+
+    /// The first zone that is waited for, with its pods: the one of the canaries.
+    pub(super) fn first_served(&self) -> Option<(Option<&str>, i32)> {
+        self.served().next().map(|(zone, count)| (zone.as_deref(), *count))
+    }
+
+    /// What keeps the version from having all its pods available in every zone that is waited for.
     pub(super) fn obstacle_of(&self, version: i32) -> Option<String> {
-        self.zones.iter().find_map(|(zone, count)| {
+        self.obstacle_in(version, self.served())
+    }
+
+    /// The same for all zones.
+    pub(super) fn obstacle_anywhere(&self, version: i32) -> Option<String> {
+        self.obstacle_in(version, self.zones.iter())
+    }
+
+    fn obstacle_in<'z>(
+        &self,
+        version: i32,
+        mut zones: impl Iterator<Item = &'z (Option<String>, i32)>,
+    ) -> Option<String> {
+        zones.find_map(|(zone, count)| {
             let name = self.name_of(version, zone.as_deref());
             self.obstacle(self.child(version, zone.as_deref()), &name, *count)
         })
@@ -140,7 +170,7 @@ impl<'a> World<'a> {
 
     /// The same for the zones that it has: where it has none, none can be made when the template is another one.
     pub(super) fn obstacle_of_those_there(&self, version: i32) -> Option<String> {
-        self.zones.iter().find_map(|(zone, count)| {
+        self.served().find_map(|(zone, count)| {
             let child = self.child(version, zone.as_deref())?;
             self.obstacle(Some(child), &child.name, *count)
         })

@@ -136,6 +136,29 @@ fn a_new_zone_beside_a_new_template_does_not_hold_the_upgrade() {
     assert_eq!((world.status.phase, world.status.current_version), (VersionPhase::Ready, Some(2)));
 }
 
+/// `ZoneUnschedulable` is told, and the others go on, wherever in the list it stands.
+#[test]
+fn a_zone_that_no_node_carries_stops_no_upgrade() {
+    for zones in [["a", "no", "b"], ["no", "a", "b"], ["a", "b", "no"]] {
+        let mut world = World::new(&json!({}));
+        world.empty_zones = vec!["no".to_owned()];
+        world.zones(&zones);
+        world.settle();
+        let told =
+            |world: &World, kind: &str| world.status.conditions.iter().any(|c| c.type_ == kind && c.status == "True");
+        assert!(told(&world, "ZoneUnschedulable") && !told(&world, "Ready"), "{world:?}");
+        world.template("h2");
+        world.run_until(|world| world.status.current_version == Some(2));
+        world.settle();
+        assert!(world.children.iter().all(|child| child.hash == "h2"), "{world:?}");
+        assert!(["web-a-v2", "web-b-v2"].iter().all(|name| world.child(name).pods.len() == 3), "{world:?}");
+        // As soon as a node carries it.
+        world.empty_zones.clear();
+        world.settle();
+        assert_eq!(world.status.phase, VersionPhase::Ready);
+    }
+}
+
 #[test]
 fn a_dropped_zone_goes_pod_by_pod_also_beside_a_stale_version() {
     let mut world = World::new(&json!({}));

@@ -53,7 +53,8 @@ impl World {
 
     /// All its pods are there and available, in every zone, and no other.
     pub fn is_complete(&self, version: i32) -> bool {
-        self.wanted().iter().all(|(zone, count)| {
+        let is_served = |zone: &Option<String>| zone.as_ref().is_none_or(|zone| !self.empty_zones.contains(zone));
+        self.wanted().iter().filter(|(zone, _)| is_served(zone)).all(|(zone, count)| {
             let child = self.of(version).find(|child| child.zone == *zone);
             child.map_or(*count == 0, |child| {
                 let count = usize::try_from(*count).unwrap();
@@ -119,10 +120,10 @@ impl World {
         let highest = self.ledger.numbers.keys().next_back().copied().unwrap_or(0);
         let is_known = self.ledger.numbers.contains_key(&version);
         assert!(is_known || version > highest, "a new number {version} after {highest}: {actions:?} {self:?}");
-        let hash = self.ledger.numbers.entry(version).or_insert_with(|| self.hash.clone());
         // It is made from the template that was kept for it, else from that of the spec.
-        let is_from = self.kept.get(&version).unwrap_or(&self.hash);
-        assert_eq!(hash, is_from, "number {version} has another template: {actions:?}");
+        let is_from = self.kept.get(&version).unwrap_or(&self.hash).clone();
+        let hash = self.ledger.numbers.entry(version).or_insert_with(|| is_from.clone());
+        assert_eq!(*hash, is_from, "number {version} has another template: {actions:?}");
         assert!(version <= self.status.last_version, "a number is in the status before anything carries it");
     }
 
@@ -130,7 +131,7 @@ impl World {
     fn judge_scale(&self, child: &ChildView, replicas: i32, plan: &VersionsPlan) {
         let actions = &plan.actions;
         let goes = child.pods.iter().any(|pod| pod.ordinal >= replicas && is_available(child, pod, self.now));
-        if !goes || !self.ledger.in_charge.contains(&child.version) {
+        if !goes || replicas >= child.replicas || !self.ledger.in_charge.contains(&child.version) {
             return;
         }
         // A version that was given up for a lower one, which was complete then, goes without delay: it may be what does the harm.

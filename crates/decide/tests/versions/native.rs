@@ -9,9 +9,9 @@ impl World {
     /// The StatefulSet controller and the kubelet do one thing for each child. True if anything changed.
     pub fn tick(&mut self) -> bool {
         let before = self.children.clone();
-        let (now, bad) = (self.now, &self.bad);
+        let (now, bad, empty) = (self.now, &self.bad, &self.empty_zones);
         for child in &mut self.children {
-            let is_bad = bad.contains(&child.hash);
+            let is_bad = bad.contains(&child.hash) || child.zone.as_ref().is_some_and(|zone| empty.contains(zone));
             for pod in child.pods.iter_mut().filter(|pod| !pod.deleting && pod.ready == is_bad) {
                 (pod.ready, pod.ready_since) = (!is_bad, Some(now));
             }

@@ -26,6 +26,8 @@ pub struct World {
     /// What the template comes to.
     pub hash: String,
     pub status: ExtendedStatefulSetStatus,
+    /// Zones that no node carries: no pod comes up there.
+    pub empty_zones: Vec<String>,
     /// Templates that are kept.
     pub kept: BTreeMap<i32, String>,
     pub children: Vec<ChildView>,
@@ -80,6 +82,7 @@ impl World {
             status: ExtendedStatefulSetStatus::default(),
             children: Vec::new(),
             kept: BTreeMap::new(),
+            empty_zones: Vec::new(),
             foreign: Vec::new(),
             active: None,
             preview: None,
@@ -132,7 +135,7 @@ impl World {
             keeps_children: self.keeps_children,
             serves_policies: self.serves_policies,
             config: Vec::new(),
-            empty_zones: Vec::new(),
+            empty_zones: self.empty_zones.clone(),
             tried,
         }
     }
