@@ -22,6 +22,9 @@ use crate::{Event, EventTarget, HoldState, Keeper, Observed, Plan, RolloutView, 
 
 /// One round on the way from `current` to `target`, or at rest if they are the same.
 pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i32) -> Step {
+    // The list names other zones only: the version is rolled where its pods are, and the new zones come after that.
+    let (listed, there) = (world, world.zones_there(target).filter(|_| target != current));
+    let world = there.as_ref().unwrap_or(listed);
     if let Some(message) = world.conflict(target) {
         return Step::Stand(Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message));
     }
@@ -44,7 +47,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         Some(stand) if stand.motion == Motion::Stalled => with_zones(stand, world, target),
         Some(stand) => stand,
         None if draft.observed.owner.spec.paused => super::paused(current),
-        None if target != current => promote(draft, world, current, target),
+        None if target != current => promote(draft, listed, current, target),
         None => {
             draft.status.upgrade = None;
             tidy::dropped_zones(draft, world, current).unwrap_or_else(|| report::rest(world, current))
@@ -90,8 +93,11 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         let must_wait = draft.observed.owner.spec.paused || round.stand.is_some() || round.check.is_some();
         let observed = observe(draft, child, set, must_wait);
         let plan = decide(&observed, draft.now);
+        let is_quiet = plan.actions.is_empty() && plan.check.is_none();
+        let is_done = is_quiet && is_rolled(child, set, &plan.status, target);
         let stand = stand(&plan.status, target);
-        let is_done = stand.motion == Motion::Rest && plan.actions.is_empty() && plan.check.is_none();
+        let is_early = stand.motion == Motion::Rest && !is_done;
+        let stand = if is_early { not_yet(child, current, target) } else { stand };
         if must_wait {
             absorb(draft, child, plan, &[]);
             continue;
@@ -99,11 +105,23 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         round.check.clone_from(&plan.check);
         let events = plan.events.clone();
         absorb(draft, child, plan, &events);
-        if !is_done {
+        if !(is_done && stand.motion == Motion::Rest) {
             round.stand = Some(stand);
         }
     }
     round
+}
+
+/// The engine may rest because it does not know yet that another template was written. Then the pods do not carry the version.
+fn is_rolled(child: &ChildView, set: &SetView, status: &PhasedRolloutStatus, target: i32) -> bool {
+    let is_seen = set.observed_generation >= set.generation && status.target_revision == set.update_revision;
+    is_seen && child.pods.iter().all(|pod| pod.version == Some(target))
+}
+
+fn not_yet(child: &ChildView, current: i32, target: i32) -> Stand {
+    let phase = if target == current { VersionPhase::Progressing } else { VersionPhase::Upgrading };
+    let message = format!("version {target}: StatefulSet {} takes up the latest change", child.name);
+    Stand::new(Motion::Moving, phase, Reason::VersionRolling, message)
 }
 
 fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {
