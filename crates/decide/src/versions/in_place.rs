@@ -57,8 +57,11 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
 
 /// Every zone has its StatefulSet, with the template of the version and as many pods as are wanted.
 fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
-    // Paused, the template may already be that of a version that has no number yet.
-    let is_written = world.hash_of(target).is_none_or(|hash| hash == draft.observed.template.hash);
+    // Paused, the template may already be that of a version that has no number yet; and what a version was is not known if the status
+    // was lost.
+    let begun = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == target);
+    let known = world.hash_of(target).or(begun.map(|upgrade| upgrade.hash.as_str()));
+    let is_written = known.map_or(draft.observed.children.is_empty(), |hash| hash == draft.observed.template.hash);
     for (zone, count, now) in keep::turns(world, target) {
         match world.child(target, zone) {
             Some(child) if child.deleting => {}
@@ -67,7 +70,7 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
             }
             Some(child) => keep::keep(draft, child, count, now),
             // A zone that comes in mid-upgrade waits for its end: nothing of the new version runs unchecked beside the old one.
-            None if target == current || draft.observed.children.is_empty() => {
+            None if is_written && (target == current || draft.observed.children.is_empty()) => {
                 keep::make(draft, world, target, zone, count);
             }
             None => {}
