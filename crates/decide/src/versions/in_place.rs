@@ -94,7 +94,7 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
     for child in zones {
         let Some(set) = &child.set else { continue };
         let must_wait = draft.observed.owner.spec.paused || round.stand.is_some() || round.check.is_some();
-        let observed = observe(draft, child, set, must_wait);
+        let observed = observe(draft, child, set, current, must_wait);
         let plan = decide(&observed, draft.now);
         let is_quiet = plan.actions.is_empty() && plan.check.is_none();
         let is_done = is_quiet && is_rolled(child, set, &plan.status, target);
@@ -132,7 +132,7 @@ fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {
 }
 
 /// The StatefulSet as a rollout of its own.
-fn observe(draft: &Draft, child: &ChildView, set: &SetView, paused: bool) -> Observed {
+fn observe(draft: &Draft, child: &ChildView, set: &SetView, current: i32, paused: bool) -> Observed {
     let owner = &draft.observed.owner;
     let strategy = &owner.spec.update_strategy;
     let unchecked = || Check { preflight: false, final_check: false, ..Check::default() };
@@ -161,7 +161,7 @@ fn observe(draft: &Draft, child: &ChildView, set: &SetView, paused: bool) -> Obs
             annotations: owner.annotations.clone(),
             passes_broken: strategy.update_not_ready,
             spec,
-            status: owner.status.rollouts.get(&child.name).cloned().unwrap_or_default(),
+            status: owner.status.rollouts.get(&child.name).cloned().unwrap_or_else(|| unknown(child, current)),
         },
         rivals: Vec::new(),
         target: Target::Found(Box::new(SetView { controller: None, ..set.clone() })),
@@ -174,8 +174,31 @@ fn observe(draft: &Draft, child: &ChildView, set: &SetView, paused: bool) -> Obs
     }
 }
 
+/// Nothing is noted of it, or what was noted is lost: the version in charge tells what the last good revision is.
+fn unknown(child: &ChildView, current: i32) -> PhasedRolloutStatus {
+    let at_current = child.pods.iter().filter(|pod| pod.version == Some(current));
+    let carried: BTreeSet<_> = at_current.filter_map(|pod| pod.revision.as_deref()).collect();
+    let mut status = PhasedRolloutStatus::default();
+    if let [good] = Vec::from_iter(carried).as_slice() {
+        status.target = Some(child.name.clone());
+        status.previous_revision = Some((*good).to_owned());
+        status.put_seal();
+    }
+    status
+}
+
 /// Takes over what the engine wants for one StatefulSet.
-fn absorb(draft: &mut Draft, child: &ChildView, plan: Plan, events: &[Event]) {
+fn absorb(draft: &mut Draft, child: &ChildView, mut plan: Plan, events: &[Event]) {
+    let is_paused = draft.observed.owner.spec.paused;
+    let in_words = |text: &mut String| {
+        *text = words(text);
+        if !is_paused {
+            // To the engine a zone that waits is one that is paused.
+            *text = text.replace("spec.paused is true", "it is not the turn of this StatefulSet");
+        }
+    };
+    in_words(&mut plan.status.message);
+    plan.status.conditions.iter_mut().for_each(|condition| in_words(&mut condition.message));
     for action in plan.actions {
         draft.act(VersionAction::Roll(action));
     }

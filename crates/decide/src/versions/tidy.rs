@@ -8,6 +8,7 @@ use super::{
     keep::scale,
     world::World,
 };
+use crate::Action;
 use crate::rollout::{after, clock, is_ready};
 
 /// Removes versions that are neither in charge nor wanted: first their pods, then their StatefulSets.
@@ -110,6 +111,10 @@ pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> O
     } else if is_dead && child.replicas > 0 {
         // Nothing to protect, and OrderedReady would remove no pod behind one that is not Ready.
         scale(draft, child, 0);
+    } else if is_dead && let Some(pod) = child.pods.iter().filter(|pod| !pod.deleting).max_by_key(|pod| pod.ordinal) {
+        // Nor does it remove two that are not Ready (native-statefulset B5).
+        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        draft.act(VersionAction::Roll(Action::DeletePod { name, uid }));
     } else if there <= child.replicas && !child.pods.iter().any(|pod| pod.deleting) {
         scale(draft, child, there.saturating_sub(1));
     }

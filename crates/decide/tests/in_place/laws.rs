@@ -35,7 +35,10 @@ impl World {
         let highest = self.ledger.numbers.keys().next_back().copied().unwrap_or(0);
         let is_known = self.ledger.numbers.contains_key(&version);
         assert!(is_known || version > highest, "{version} comes after {highest}: {self:?}");
-        assert!(is_known || version <= self.status.last_version, "a number is in the status before anything carries it: {self:?}");
+        assert!(
+            is_known || version <= self.status.last_version,
+            "a number is in the status before anything carries it: {self:?}"
+        );
         let known = self.ledger.numbers.entry(version).or_insert_with(|| hash.to_owned());
         assert_eq!(known, hash, "number {version} has another content");
     }
@@ -70,16 +73,16 @@ impl World {
             let skips_first = check["preflight"] == false && !after.pods.values().any(|pod| pod.revision == wanted);
             let passes = self.ledger.passes.get(&wanted).copied().unwrap_or(0);
             let is_gated = passes >= needed || skips_first;
-            assert!(is_gated || !opened.iter().any(|(_, pod)| is_good(pod)), "{name} {opened:?} without checks: {self:?}");
+            assert!(
+                is_gated || !opened.iter().any(|(_, pod)| is_good(pod)),
+                "{name} {opened:?} without checks: {self:?}"
+            );
         }
         assert!(opened.iter().filter(|(_, pod)| is_good(pod)).count() <= 1, "{name} opens {opened:?}: {self:?}");
         let is_excused = proceeds || self.spec["updateStrategy"]["updateNotReady"] == true;
         let obstacle = after.pods.values().find(|pod| !pod.is_healthy() && (is_good(pod) || pod.revision == wanted));
         let is_down = after.pods.values().filter(|pod| pod.is_healthy()).all(|pod| pod.revision == wanted);
-        assert!(
-            obstacle.is_none() || is_excused || is_down,
-            "{name} moves {opened:?} beside {obstacle:?}: {self:?}"
-        );
+        assert!(obstacle.is_none() || is_excused || is_down, "{name} moves {opened:?} beside {obstacle:?}: {self:?}");
         for (other, set) in self.native.sets.iter().filter(|(other, _)| *other != name) {
             let moves = set.pods.iter().any(|(ordinal, pod)| {
                 index_of(set, *ordinal) >= set.threshold() && pod.is_healthy() && pod.revision != set.wanted()
@@ -99,7 +102,10 @@ impl World {
             **other != ordinal && !pod.is_healthy() && self.ledger.good.get(name) == Some(&pod.revision)
         });
         let is_gate = self.spec["updateStrategy"]["updateNotReady"] != true;
-        assert!(!pod.is_healthy() || obstacle.is_none() || !is_gate, "{name}-{ordinal} goes beside {obstacle:?}: {self:?}");
+        assert!(
+            !pod.is_healthy() || obstacle.is_none() || !is_gate,
+            "{name}-{ordinal} goes beside {obstacle:?}: {self:?}"
+        );
     }
 
     /// One sync of the StatefulSet controller.
@@ -108,7 +114,9 @@ impl World {
         let changed = self.native.sync(name);
         let after = &self.native.sets[name].pods;
         let is_disturbed = before.len() != after.len()
-            || after.iter().any(|(ordinal, pod)| before.get(ordinal).is_none_or(|b| b.uid != pod.uid || b.gone_at != pod.gone_at));
+            || after
+                .iter()
+                .any(|(ordinal, pod)| before.get(ordinal).is_none_or(|b| b.uid != pod.uid || b.gone_at != pod.gone_at));
         if is_disturbed {
             self.ledger.passes.retain(|revision, _| !revision.starts_with(&format!("{name}-r")));
         }

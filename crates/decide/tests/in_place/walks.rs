@@ -161,7 +161,8 @@ fn converges(mut world: World, changes: &[Change]) {
         world.happen(change);
     }
     world.pause(false);
-    if let Some(content) = world.status.current_version.and_then(|version| world.ledger.numbers.get(&version).cloned()) {
+    if let Some(content) = world.status.current_version.and_then(|version| world.ledger.numbers.get(&version).cloned())
+    {
         world.bad(&content, false);
     }
     world.strategy("updateNotReady", &json!(true));

@@ -173,10 +173,11 @@ impl World {
 
     fn child(&self, set: &Set) -> ChildView {
         let marks = self.marks[&set.name].clone();
-        let pods = self.native.pod_views(set).into_iter().map(|pod| PodView {
-            version: pod.revision.as_deref().map(|revision| self.carried(revision).0),
-            ..pod
-        });
+        let pods = self
+            .native
+            .pod_views(set)
+            .into_iter()
+            .map(|pod| PodView { version: pod.revision.as_deref().map(|revision| self.carried(revision).0), ..pod });
         ChildView {
             name: set.name.clone(),
             uid: set.uid.clone(),
