@@ -130,8 +130,24 @@ impl World {
             let carried = self.native.sets.values().any(|set| set.pods.values().any(carries));
             assert_eq!(*is_ready, carried, "version {version}: {:?} {self:?}", plan.status.versions);
         }
+        self.judge_words(plan);
         if plan.status.phase == VersionPhase::Ready && plan.actions.is_empty() {
             assert!(self.is_complete(), "it is not: {self:?}");
+        }
+    }
+
+    /// People know the fields of an ExtendedStatefulSet, and no others.
+    fn judge_words(&self, plan: &VersionsPlan) {
+        let status = serde_json::to_string(&plan.status).unwrap();
+        let notes = plan.events.iter().map(|event| event.note.as_str());
+        for text in notes.chain([status.as_str()]) {
+            for word in ["PhasedRollout", "spec.check", "progressDeadlineSeconds", "targetRef", "sts.plus/retry"] {
+                assert!(!text.contains(word), "{word} in {text}");
+            }
+            let is_paused = self.spec["paused"] == true;
+            // What was told while it was paused stays until the operator has looked again.
+            let was_there = serde_json::to_string(&self.status).unwrap().contains("spec.paused is true");
+            assert!(is_paused || was_there || !text.contains("spec.paused is true"), "{text}");
         }
     }
 

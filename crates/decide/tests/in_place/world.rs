@@ -122,7 +122,8 @@ impl World {
         for set in self.native.sets.values_mut() {
             for pod in set.pods.values_mut() {
                 let health = self.native.releases[&world::template_of(&pod.revision)].health;
-                if pod.health != health && (health == Health::Crashing || !pod.ready) {
+                let is_by_hand = pod.health == Health::NeverReady;
+                if !is_by_hand && pod.health != health && (health == Health::Crashing || !pod.ready) {
                     let is_new = !pod.ready;
                     (pod.health, pod.ready) = (health, false);
                     pod.since = if is_new && health == Health::Crashing { pod.since } else { self.native.now };
