@@ -29,6 +29,11 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         return Step::Stand(Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message));
     }
     write_template(draft, world, current, target);
+    let is_free = draft.actions.is_empty() && !draft.observed.owner.spec.paused;
+    if is_free && let Some(child) = world.children(target).iter().find(|child| tidy::delete_blocked(draft, child)) {
+        let message = format!("version {target}: StatefulSet {} has more pods than are wanted", child.name);
+        return Step::Stand(Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message));
+    }
     if !draft.actions.is_empty() {
         // What the engine is to decide on is about to change.
         draft.wake_now();
@@ -88,8 +93,7 @@ struct Round {
 
 fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
     let mut zones: Vec<_> = world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).collect();
-    // Pods that neither the old nor the new version wants are repaired first (phased-rollout §4.9).
-    zones.sort_by_key(|child| !has_strays(child, current, target));
+    zones.sort_by_key(|child| turn(child, current, target));
     let mut round = Round { check: None, stand: None };
     for child in zones {
         let Some(set) = &child.set else { continue };
@@ -125,6 +129,22 @@ fn not_yet(child: &ChildView, current: i32, target: i32) -> Stand {
     let phase = if target == current { VersionPhase::Progressing } else { VersionPhase::Upgrading };
     let message = format!("version {target}: StatefulSet {} takes up the latest change", child.name);
     Stand::new(Motion::Moving, phase, Reason::VersionRolling, message)
+}
+
+/// The zone that moves goes on, in whatever order the list is by now. Then pods that neither the old nor the new version wants are
+/// repaired (phased-rollout §4.9), then what has begun.
+fn turn(child: &ChildView, current: i32, target: i32) -> u8 {
+    let partition = child.set.as_ref().and_then(|set| set.partition);
+    let carries = |pod: &crate::PodView| pod.version == Some(target);
+    if partition.is_some_and(|partition| partition < child.replicas) {
+        0
+    } else if has_strays(child, current, target) {
+        1
+    } else if child.pods.iter().any(carries) && !child.pods.iter().all(carries) {
+        2
+    } else {
+        3
+    }
 }
 
 fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {

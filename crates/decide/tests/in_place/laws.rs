@@ -17,6 +17,8 @@ pub struct Ledger {
     pub good: BTreeMap<String, String>,
     /// Passes in a row of a revision since its StatefulSet was disturbed.
     passes: BTreeMap<String, i32>,
+    /// A hand emptied the status: what the last good revision was, the pods alone tell.
+    pub lost_status: bool,
     /// StatefulSets whose partition a person lowered.
     pub opened_by_hand: BTreeSet<String>,
 }
@@ -96,6 +98,9 @@ impl World {
     pub fn judge_deletion(&mut self, name: &str, ordinal: i32) {
         let set = &self.native.sets[name];
         let pod = &set.pods[&ordinal];
+        if index_of(set, ordinal) >= set.replicas {
+            return;
+        }
         let is_good = self.ledger.good.get(name) == Some(&pod.revision) && self.ledger.good[name] != set.wanted();
         assert!(!is_good || !pod.is_healthy(), "{name}-{ordinal} was well: {self:?}");
         let obstacle = set.pods.iter().find(|(other, pod)| {

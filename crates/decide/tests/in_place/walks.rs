@@ -108,6 +108,7 @@ impl World {
     /// A hand empties the status; numbers are known from the StatefulSets alone then.
     pub fn lose_status(&mut self) {
         self.status = sts_plus_api::ExtendedStatefulSetStatus::default();
+        self.ledger.lost_status = true;
         let there: Vec<i32> = self.marks.values().map(|marks| marks.version).collect();
         let highest = there.into_iter().max().unwrap_or(0);
         self.ledger.numbers.retain(|version, _| *version <= highest);
@@ -164,6 +165,9 @@ fn converges(mut world: World, changes: &[Change]) {
     if let Some(content) = world.status.current_version.and_then(|version| world.ledger.numbers.get(&version).cloned())
     {
         world.bad(&content, false);
+    }
+    if world.ledger.lost_status {
+        (1..=4).for_each(|number| world.bad(&format!("h{number}"), false));
     }
     world.strategy("updateNotReady", &json!(true));
     world.template("h5");
