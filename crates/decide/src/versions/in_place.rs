@@ -18,7 +18,9 @@ use super::{
     world::World,
 };
 use crate::rollout::{decide, last_words};
-use crate::{Event, EventTarget, HoldState, Keeper, Observed, Plan, RolloutView, SetView, Target};
+use crate::{
+    Action, Event, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Target,
+};
 
 /// One round on the way from `current` to `target`, or at rest if they are the same.
 pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i32) -> Step {
@@ -29,6 +31,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         return Step::Stand(Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message));
     }
     write_template(draft, world, current, target);
+    hold_dropped(draft, world, target);
     let is_free = draft.actions.is_empty() && !draft.observed.owner.spec.paused;
     if is_free && let Some(child) = world.children(target).iter().find(|child| tidy::delete_blocked(draft, child)) {
         let message = format!("version {target}: StatefulSet {} has more pods than are wanted", child.name);
@@ -80,6 +83,26 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
             }
             None => {}
         }
+    }
+}
+
+/// A zone that was dropped while it moved is nobody's turn any more: nothing of it moves beside another one.
+fn hold_dropped(draft: &mut Draft, world: &World, version: i32) {
+    let is_dropped = |child: &&&ChildView| !world.zones.iter().any(|(zone, _)| *zone == child.zone);
+    for child in world.children(version).iter().filter(is_dropped).filter(|child| !child.deleting) {
+        let Some(set) = &child.set else { continue };
+        let opens = |pod: &PodView| set.partition.is_none_or(|open| pod.ordinal.saturating_sub(set.start) >= open);
+        let moves = |pod: &&PodView| opens(pod) && pod.revision != set.update_revision;
+        let Some(revision) = set.update_revision.as_ref().filter(|_| child.pods.iter().any(|pod| moves(&pod))) else {
+            continue;
+        };
+        draft.act(VersionAction::Roll(Action::PatchSet {
+            set: set.name.clone(),
+            uid: set.uid.clone(),
+            generation: set.generation,
+            partition: NewPartition::Set(names::HOLD),
+            annotations: BTreeMap::from([(names::WRITTEN_PARTITION, Some(format!("{revision}/{}", names::HOLD)))]),
+        }));
     }
 }
 
@@ -135,7 +158,7 @@ fn not_yet(child: &ChildView, current: i32, target: i32) -> Stand {
 /// repaired (phased-rollout §4.9), then what has begun.
 fn turn(child: &ChildView, current: i32, target: i32) -> u8 {
     let partition = child.set.as_ref().and_then(|set| set.partition);
-    let carries = |pod: &crate::PodView| pod.version == Some(target);
+    let carries = |pod: &PodView| pod.version == Some(target);
     if partition.is_some_and(|partition| partition < child.replicas) {
         0
     } else if has_strays(child, current, target) {

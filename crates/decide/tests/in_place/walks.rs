@@ -109,6 +109,7 @@ impl World {
     pub fn lose_status(&mut self) {
         self.status = sts_plus_api::ExtendedStatefulSetStatus::default();
         self.ledger.lost_status = true;
+        self.ledger.good.clear();
         let there: Vec<i32> = self.marks.values().map(|marks| marks.version).collect();
         let highest = there.into_iter().max().unwrap_or(0);
         self.ledger.numbers.retain(|version, _| *version <= highest);
