@@ -94,6 +94,15 @@ impl World {
         self.native.sets.remove(name);
         self.marks.remove(name);
         self.ledger.good.remove(name);
+        if self.status.last_version == 0 {
+            self.forget_numbers();
+        }
+    }
+
+    /// Without a status, numbers are known from the StatefulSets alone.
+    pub fn forget_numbers(&mut self) {
+        let highest = self.marks.values().map(|marks| marks.version).max().unwrap_or(0);
+        self.ledger.numbers.retain(|version, _| *version <= highest);
     }
 
     pub fn delete_pod(&mut self, name: &str, ordinal: i32) {

@@ -110,9 +110,7 @@ impl World {
         self.status = sts_plus_api::ExtendedStatefulSetStatus::default();
         self.ledger.lost_status = true;
         self.ledger.good.clear();
-        let there: Vec<i32> = self.marks.values().map(|marks| marks.version).collect();
-        let highest = there.into_iter().max().unwrap_or(0);
-        self.ledger.numbers.retain(|version, _| *version <= highest);
+        self.forget_numbers();
     }
 }
 
