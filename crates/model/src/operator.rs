@@ -72,7 +72,9 @@ impl World {
         }
     }
 
-    fn pod_views(&self, set: &Set) -> Vec<PodView> {
+    /// What an operator sees of the pods of a set.
+    #[must_use]
+    pub fn pod_views(&self, set: &Set) -> Vec<PodView> {
         set.pods.iter().map(|(ordinal, pod)| self.pod_view(set, *ordinal, pod)).collect()
     }
 
@@ -281,7 +283,9 @@ impl World {
     }
 }
 
-fn set_view(set: &Set) -> SetView {
+/// What an operator sees of a set.
+#[must_use]
+pub fn set_view(set: &Set) -> SetView {
     SetView {
         name: set.name.clone(),
         uid: set.uid.clone(),

@@ -215,7 +215,7 @@ impl Conditions<'_> {
         if *motion == Motion::Refused {
             return (false, *reason, message.clone());
         }
-        (true, Reason::Claimed, format!("StatefulSet {target} is claimed by this PhasedRollout"))
+        (true, Reason::Claimed, format!("StatefulSet {target} is claimed by this {}", self.observed.rollout.keeper))
     }
 
     fn checks_valid(&self) -> New {

@@ -50,6 +50,11 @@ pub(super) fn versions(draft: &mut Draft, world: &World) -> Result<(i32, i32), S
             }
             match begun.filter(|begun| *begun != current) {
                 Some(begun) => Ok((current, begun)),
+                None if world.is_in_place
+                    && let Some(found) = world.versions().find(|version| *version > current && is_wanted(*version)) =>
+                {
+                    Ok((current, resume(draft, found)))
+                }
                 // No number is given, and what is on its way stays as well.
                 None if is_paused => Ok((current, underway.unwrap_or(current))),
                 None => Err(begin(draft, world, Some(current))),
@@ -90,6 +95,25 @@ fn found(world: &World) -> Option<i32> {
     };
     let is_stale = |version: &i32| world.children(*version).iter().any(|child| child.stale.is_some());
     world.versions().filter(|version| !is_stale(version)).max_by_key(|version| (ready(version), Reverse(*version)))
+}
+
+/// The status was lost: the StatefulSets say that the version was on its way.
+fn resume(draft: &mut Draft, version: i32) -> i32 {
+    draft.status.upgrade = Some(upgrade_to(version, &draft.observed.template.hash));
+    draft.status.update_version = Some(version);
+    version
+}
+
+fn upgrade_to(version: i32, hash: &str) -> Upgrade {
+    Upgrade {
+        version,
+        hash: hash.to_owned(),
+        step: UpgradeStep::Waiting,
+        failures: 0,
+        since: None,
+        cycle: None,
+        reason: String::new(),
+    }
 }
 
 /// The template is that of the version in charge: what was on its way is given up.
@@ -138,15 +162,7 @@ fn begin(draft: &mut Draft, world: &World, from: Option<i32>) -> Stand {
         return blocked(Reason::NameConflict, message);
     }
     draft.status.last_version = version;
-    draft.status.upgrade = Some(Upgrade {
-        version,
-        hash: draft.observed.template.hash.clone(),
-        step: UpgradeStep::Waiting,
-        failures: 0,
-        since: None,
-        cycle: None,
-        reason: String::new(),
-    });
+    draft.status.upgrade = Some(upgrade_to(version, &draft.observed.template.hash));
     draft.status.checks.clear();
     draft.wake_now();
     let (phase, note) = if let Some(from) = from {

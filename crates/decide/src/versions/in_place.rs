@@ -18,14 +18,25 @@ use super::{
     world::World,
 };
 use crate::rollout::{decide, last_words};
-use crate::{Event, EventTarget, HoldState, Keeper, Observed, Plan, RolloutView, SetView, Target};
+use crate::{
+    Action, Event, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Target,
+};
 
 /// One round on the way from `current` to `target`, or at rest if they are the same.
 pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i32) -> Step {
+    // The list names other zones only: the version is rolled where its pods are, and the new zones come after that.
+    let (listed, there) = (world, world.zones_there(target).filter(|_| target != current));
+    let world = there.as_ref().unwrap_or(listed);
     if let Some(message) = world.conflict(target) {
         return Step::Stand(Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message));
     }
     write_template(draft, world, current, target);
+    hold_dropped(draft, world, target);
+    let is_free = draft.actions.is_empty() && !draft.observed.owner.spec.paused;
+    if is_free && let Some(child) = world.children(target).iter().find(|child| tidy::delete_blocked(draft, child)) {
+        let message = format!("version {target}: StatefulSet {} has more pods than are wanted", child.name);
+        return Step::Stand(Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message));
+    }
     if !draft.actions.is_empty() {
         // What the engine is to decide on is about to change.
         draft.wake_now();
@@ -44,7 +55,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         Some(stand) if stand.motion == Motion::Stalled => with_zones(stand, world, target),
         Some(stand) => stand,
         None if draft.observed.owner.spec.paused => super::paused(current),
-        None if target != current => promote(draft, world, current, target),
+        None if target != current => promote(draft, listed, current, target),
         None => {
             draft.status.upgrade = None;
             tidy::dropped_zones(draft, world, current).unwrap_or_else(|| report::rest(world, current))
@@ -54,8 +65,11 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
 
 /// Every zone has its StatefulSet, with the template of the version and as many pods as are wanted.
 fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
-    // Paused, the template may already be that of a version that has no number yet.
-    let is_written = world.hash_of(target).is_none_or(|hash| hash == draft.observed.template.hash);
+    // Paused, the template may already be that of a version that has no number yet; and what a version was is not known if the status
+    // was lost.
+    let begun = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == target);
+    let known = world.hash_of(target).or(begun.map(|upgrade| upgrade.hash.as_str()));
+    let is_written = known.map_or(draft.observed.children.is_empty(), |hash| hash == draft.observed.template.hash);
     for (zone, count, now) in keep::turns(world, target) {
         match world.child(target, zone) {
             Some(child) if child.deleting => {}
@@ -64,11 +78,31 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
             }
             Some(child) => keep::keep(draft, child, count, now),
             // A zone that comes in mid-upgrade waits for its end: nothing of the new version runs unchecked beside the old one.
-            None if target == current || draft.observed.children.is_empty() => {
+            None if is_written && (target == current || draft.observed.children.is_empty()) => {
                 keep::make(draft, world, target, zone, count);
             }
             None => {}
         }
+    }
+}
+
+/// A zone that was dropped while it moved is nobody's turn any more: nothing of it moves beside another one.
+fn hold_dropped(draft: &mut Draft, world: &World, version: i32) {
+    let is_dropped = |child: &&&ChildView| !world.zones.iter().any(|(zone, _)| *zone == child.zone);
+    for child in world.children(version).iter().filter(is_dropped).filter(|child| !child.deleting) {
+        let Some(set) = &child.set else { continue };
+        let opens = |pod: &PodView| set.partition.is_none_or(|open| pod.ordinal.saturating_sub(set.start) >= open);
+        let moves = |pod: &&PodView| opens(pod) && pod.revision != set.update_revision;
+        let Some(revision) = set.update_revision.as_ref().filter(|_| child.pods.iter().any(|pod| moves(&pod))) else {
+            continue;
+        };
+        draft.act(VersionAction::Roll(Action::PatchSet {
+            set: set.name.clone(),
+            uid: set.uid.clone(),
+            generation: set.generation,
+            partition: NewPartition::Set(names::HOLD),
+            annotations: BTreeMap::from([(names::WRITTEN_PARTITION, Some(format!("{revision}/{}", names::HOLD)))]),
+        }));
     }
 }
 
@@ -82,16 +116,18 @@ struct Round {
 
 fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
     let mut zones: Vec<_> = world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).collect();
-    // Pods that neither the old nor the new version wants are repaired first (phased-rollout §4.9).
-    zones.sort_by_key(|child| !has_strays(child, current, target));
+    zones.sort_by_key(|child| turn(child, current, target));
     let mut round = Round { check: None, stand: None };
     for child in zones {
         let Some(set) = &child.set else { continue };
         let must_wait = draft.observed.owner.spec.paused || round.stand.is_some() || round.check.is_some();
-        let observed = observe(draft, child, set, must_wait);
+        let observed = observe(draft, child, set, current, must_wait);
         let plan = decide(&observed, draft.now);
+        let is_quiet = plan.actions.is_empty() && plan.check.is_none();
+        let is_done = is_quiet && is_rolled(child, set, &plan.status, target);
         let stand = stand(&plan.status, target);
-        let is_done = stand.motion == Motion::Rest && plan.actions.is_empty() && plan.check.is_none();
+        let is_early = stand.motion == Motion::Rest && !is_done;
+        let stand = if is_early { not_yet(child, current, target) } else { stand };
         if must_wait {
             absorb(draft, child, plan, &[]);
             continue;
@@ -99,11 +135,39 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         round.check.clone_from(&plan.check);
         let events = plan.events.clone();
         absorb(draft, child, plan, &events);
-        if !is_done {
+        if !(is_done && stand.motion == Motion::Rest) {
             round.stand = Some(stand);
         }
     }
     round
+}
+
+/// The engine may rest because it does not know yet that another template was written. Then the pods do not carry the version.
+fn is_rolled(child: &ChildView, set: &SetView, status: &PhasedRolloutStatus, target: i32) -> bool {
+    let is_seen = set.observed_generation >= set.generation && status.target_revision == set.update_revision;
+    is_seen && child.pods.iter().all(|pod| pod.version == Some(target))
+}
+
+fn not_yet(child: &ChildView, current: i32, target: i32) -> Stand {
+    let phase = if target == current { VersionPhase::Progressing } else { VersionPhase::Upgrading };
+    let message = format!("version {target}: StatefulSet {} takes up the latest change", child.name);
+    Stand::new(Motion::Moving, phase, Reason::VersionRolling, message)
+}
+
+/// The zone that moves goes on, in whatever order the list is by now. Then pods that neither the old nor the new version wants are
+/// repaired (phased-rollout §4.9), then what has begun.
+fn turn(child: &ChildView, current: i32, target: i32) -> u8 {
+    let partition = child.set.as_ref().and_then(|set| set.partition);
+    let carries = |pod: &PodView| pod.version == Some(target);
+    if partition.is_some_and(|partition| partition < child.replicas) {
+        0
+    } else if has_strays(child, current, target) {
+        1
+    } else if child.pods.iter().any(carries) && !child.pods.iter().all(carries) {
+        2
+    } else {
+        3
+    }
 }
 
 fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {
@@ -111,7 +175,7 @@ fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {
 }
 
 /// The StatefulSet as a rollout of its own.
-fn observe(draft: &Draft, child: &ChildView, set: &SetView, paused: bool) -> Observed {
+fn observe(draft: &Draft, child: &ChildView, set: &SetView, current: i32, paused: bool) -> Observed {
     let owner = &draft.observed.owner;
     let strategy = &owner.spec.update_strategy;
     let unchecked = || Check { preflight: false, final_check: false, ..Check::default() };
@@ -140,7 +204,7 @@ fn observe(draft: &Draft, child: &ChildView, set: &SetView, paused: bool) -> Obs
             annotations: owner.annotations.clone(),
             passes_broken: strategy.update_not_ready,
             spec,
-            status: owner.status.rollouts.get(&child.name).cloned().unwrap_or_default(),
+            status: owner.status.rollouts.get(&child.name).cloned().unwrap_or_else(|| unknown(child, current)),
         },
         rivals: Vec::new(),
         target: Target::Found(Box::new(SetView { controller: None, ..set.clone() })),
@@ -153,8 +217,31 @@ fn observe(draft: &Draft, child: &ChildView, set: &SetView, paused: bool) -> Obs
     }
 }
 
+/// Nothing is noted of it, or what was noted is lost: the version in charge tells what the last good revision is.
+fn unknown(child: &ChildView, current: i32) -> PhasedRolloutStatus {
+    let at_current = child.pods.iter().filter(|pod| pod.version == Some(current));
+    let carried: BTreeSet<_> = at_current.filter_map(|pod| pod.revision.as_deref()).collect();
+    let mut status = PhasedRolloutStatus::default();
+    if let [good] = Vec::from_iter(carried).as_slice() {
+        status.target = Some(child.name.clone());
+        status.previous_revision = Some((*good).to_owned());
+        status.put_seal();
+    }
+    status
+}
+
 /// Takes over what the engine wants for one StatefulSet.
-fn absorb(draft: &mut Draft, child: &ChildView, plan: Plan, events: &[Event]) {
+fn absorb(draft: &mut Draft, child: &ChildView, mut plan: Plan, events: &[Event]) {
+    let is_paused = draft.observed.owner.spec.paused;
+    let in_words = |text: &mut String| {
+        *text = words(text);
+        if !is_paused {
+            // To the engine a zone that waits is one that is paused.
+            *text = text.replace("spec.paused is true", "it is not the turn of this StatefulSet");
+        }
+    };
+    in_words(&mut plan.status.message);
+    plan.status.conditions.iter_mut().for_each(|condition| in_words(&mut condition.message));
     for action in plan.actions {
         draft.act(VersionAction::Roll(action));
     }

@@ -75,6 +75,8 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32, now: i32) {
     let template = &draft.observed.template;
     let is_newest = child.hash == template.hash;
     let is_outdated = is_newest && child.settings != template.settings;
+    // Between its birth and its first note anybody may have written to it.
+    let is_foreign_write = is_foreign_write || is_unknown(draft, child);
     let can_restore = is_newest || draft.observed.kept.get(&child.version) == Some(&child.hash);
     if is_outdated || (is_foreign_write && can_restore) {
         apply(draft, child, child.version, now, kept_partition(child));
@@ -100,6 +102,12 @@ pub(super) fn mark(draft: &mut Draft, child: &ChildView, stale: Option<String>) 
 
 pub(super) fn scale(draft: &mut Draft, child: &ChildView, replicas: i32) {
     draft.act(VersionAction::Scale { name: child.name.clone(), uid: child.uid.clone(), replicas });
+}
+
+/// What the operator left there was never noted, and it is not as it was born.
+fn is_unknown(draft: &Draft, child: &ChildView) -> bool {
+    let mut sets = draft.observed.owner.status.details.iter().flat_map(|detail| &detail.sets);
+    child.generation > 1 && !sets.any(|set| set.name == child.name && set.generation != 0)
 }
 
 /// Its spec is not what the operator left there.

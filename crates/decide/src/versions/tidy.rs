@@ -9,6 +9,7 @@ use super::{
     world::World,
 };
 use crate::rollout::{after, clock, is_ready};
+use crate::{Action, PodView};
 
 /// Removes versions that are neither in charge nor wanted: first their pods, then their StatefulSets.
 pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32) -> Option<Stand> {
@@ -105,7 +106,9 @@ pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> O
     }
     let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);
     let is_dead = !child.pods.iter().any(is_ready);
-    if child.replicas == 0 && there == 0 {
+    if delete_blocked(draft, child) {
+        // The next look sees it leave.
+    } else if child.replicas == 0 && there == 0 {
         delete(draft, child);
     } else if is_dead && child.replicas > 0 {
         // Nothing to protect, and OrderedReady would remove no pod behind one that is not Ready.
@@ -115,4 +118,24 @@ pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> O
     }
     let message = format!("StatefulSet {name} of a zone that was dropped goes pod by pod; {there} are left");
     lost(world, &[child], &message).or_else(|| stand(message))
+}
+
+/// With `OrderedReady` the StatefulSet controller removes no surplus pod while one below it is not Ready (native-statefulset B5): it is
+/// deleted here. In place only. True if one was.
+pub(super) fn delete_blocked(draft: &mut Draft, child: &ChildView) -> bool {
+    let Some(set) = child.set.as_ref().filter(|set| !set.parallel && set.observed_generation >= set.generation) else {
+        return false;
+    };
+    let top = child.pods.iter().max_by_key(|pod| pod.ordinal);
+    let is_surplus = |pod: &&PodView| pod.ordinal.saturating_sub(set.start) >= child.replicas;
+    let Some(top) = top.filter(is_surplus).filter(|_| !child.pods.iter().any(|pod| pod.deleting)) else { return false };
+    let is_blocked = child.pods.iter().any(|pod| pod.ordinal < top.ordinal && !is_ready(pod));
+    if is_blocked {
+        let (name, uid) = (top.name.clone(), top.uid.clone());
+        let note =
+            format!("{name} is one too many, and a pod below it that is not Ready keeps it from going: it is deleted");
+        draft.normal(Reason::PodDeleted, &note);
+        draft.act(VersionAction::Roll(Action::DeletePod { name, uid }));
+    }
+    is_blocked
 }

@@ -59,6 +59,17 @@ impl<'a> World<'a> {
         Self { observed, now, zones, is_in_place, versions }
     }
 
+    /// The same with the zones of the StatefulSets that are there, if no zone of the list has one.
+    pub(super) fn zones_there(&self, version: i32) -> Option<Self> {
+        let children = self.children(version);
+        let is_listed = |child: &&ChildView| self.zones.iter().any(|(zone, _)| *zone == child.zone);
+        if children.is_empty() || children.iter().any(is_listed) {
+            return None;
+        }
+        let zones = children.iter().map(|child| (child.zone.clone(), child.replicas)).collect();
+        Some(Self { zones, versions: self.versions.clone(), ..*self })
+    }
+
     /// The versions of which there is a StatefulSet, in ascending order.
     pub(super) fn versions(&self) -> impl DoubleEndedIterator<Item = i32> + '_ {
         self.versions.keys().copied()

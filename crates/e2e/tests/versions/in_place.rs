@@ -10,12 +10,12 @@ use crate::story::{Story, View, db};
 use crate::zones::label_nodes;
 
 /// `db` in one StatefulSet, without a check.
-fn plain() -> Value {
+pub fn plain() -> Value {
     objects::with(db(), "/spec/updateStrategy", json!({ "type": "InPlace" }))
 }
 
 /// With a check each second, two in a row, three at most.
-async fn checked(more: &Value) -> Value {
+pub async fn checked(more: &Value) -> Value {
     let url = Scene::prometheus().await;
     let mut check = json!({
         "initialDelaySeconds": 0, "periodSeconds": 1, "successThreshold": 2, "maxTries": 3,
@@ -26,13 +26,13 @@ async fn checked(more: &Value) -> Value {
 }
 
 /// The versions of the pods by their names.
-fn carried(view: &View) -> BTreeMap<String, String> {
+pub fn carried(view: &View) -> BTreeMap<String, String> {
     let pods = view.world.pods.values();
     let label = |pod: &k8s_openapi::api::core::v1::Pod| pod.metadata.labels.clone()?.get(names::VERSION).cloned();
     pods.filter_map(|pod| Some((pod.metadata.name.clone()?, label(pod)?))).collect()
 }
 
-fn all_at(view: &View, version: i32) -> bool {
+pub fn all_at(view: &View, version: i32) -> bool {
     let carried = carried(view);
     carried.len() == 3 && carried.values().all(|at| *at == version.to_string())
 }

@@ -5,6 +5,7 @@
 mod checks;
 mod children;
 mod in_place;
+mod in_place_adversity;
 mod input;
 mod leaving;
 mod lost;

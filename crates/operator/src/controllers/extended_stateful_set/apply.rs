@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
-use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, VersionStrategyType, names};
+use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, Reason, VersionStrategyType, names};
 use sts_plus_decide::{Action, Severity, VersionAction, VersionsPlan};
 
 use super::observe::Scene;
@@ -20,15 +20,19 @@ use crate::views::SetObject;
 pub(super) async fn carry_out(plan: &VersionsPlan, scene: &Scene, context: &Context) -> Result<(), Error> {
     let mut status = plan.status.clone();
     let is_in_place = scene.owner.spec.update_strategy.kind == VersionStrategyType::InPlace;
+    let mut was_drift = false;
     for action in &plan.actions {
         let written = act(action, scene, context).await?;
         tracing::info!(namespace = scene.namespace(), owner = scene.name(), ?action, "written");
         if let Some(set) = written {
+            let before = scene.sets.get(set.name()).and_then(|before| before.metadata.generation);
+            was_drift |= before != set.metadata.generation;
             note(&mut status, &set, is_in_place);
         }
     }
     let basis = scene.owner.resource_version().unwrap_or_default();
-    for event in &plan.events {
+    // Put back and nothing changed by it: it was our own write, whose note a crash kept from the status.
+    for event in plan.events.iter().filter(|event| event.reason != Reason::ChildDrift || was_drift) {
         let (namespace, owner) = (scene.namespace(), scene.name());
         match event.severity {
             Severity::Normal => tracing::info!(namespace, owner, reason = %event.reason, "event: {}", event.note),

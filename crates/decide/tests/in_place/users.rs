@@ -1,0 +1,122 @@
+//! What users do to the world.
+
+use serde_json::json;
+use sts_plus_api::names;
+use sts_plus_model::{Metric, Set};
+
+use crate::world::World;
+
+/// Two passes in a row, four tries.
+pub fn check() -> serde_json::Value {
+    json!({
+        "initialDelaySeconds": 2, "periodSeconds": 3, "successThreshold": 2, "maxTries": 4,
+        "query": { "expr": "errors > 0" }, "url": "http://prom:9090",
+    })
+}
+
+impl World {
+    fn wrote(&mut self) {
+        self.generation += 1;
+    }
+
+    /// Another template.
+    pub fn template(&mut self, hash: &str) {
+        hash.clone_into(&mut self.hash);
+        self.wrote();
+    }
+
+    pub fn scale(&mut self, replicas: i32) {
+        self.spec["template"]["spec"]["replicas"] = json!(replicas);
+        self.wrote();
+    }
+
+    pub fn pause(&mut self, is_paused: bool) {
+        self.spec["paused"] = json!(is_paused);
+        self.wrote();
+    }
+
+    pub fn zones(&mut self, zones: &[&str]) {
+        self.spec["az"] = json!(zones);
+        self.wrote();
+    }
+
+    /// One field of `spec.updateStrategy`.
+    pub fn strategy(&mut self, field: &str, value: &serde_json::Value) {
+        self.spec["updateStrategy"][field] = value.clone();
+        self.wrote();
+    }
+
+    /// Annotations are no new generation.
+    pub fn retry(&mut self, value: &str) {
+        self.annotations.insert(names::RETRY_VERSION.to_owned(), value.to_owned());
+    }
+
+    pub fn bad(&mut self, content: &str, is_bad: bool) {
+        if is_bad {
+            self.bad.insert(content.to_owned());
+        } else {
+            self.bad.remove(content);
+        }
+        self.behave();
+    }
+
+    pub fn metric(&mut self, content: &str, metric: Metric) {
+        self.metrics.insert(content.to_owned(), metric);
+    }
+
+    /// A hand at a StatefulSet.
+    pub fn edit(&mut self, name: &str, change: impl FnOnce(&mut Set)) {
+        let now = self.native.now;
+        let Some(set) = self.native.sets.get_mut(name) else { return };
+        let before = (set.template, set.replicas, set.partition);
+        change(set);
+        if before != (set.template, set.replicas, set.partition) {
+            set.generation += 1;
+            set.changed = now;
+        }
+        if set.partition != before.2 {
+            set.writer = Some("kubectl".to_owned());
+            if set.partition < before.2 {
+                self.ledger.opened_by_hand.insert(name.to_owned());
+            }
+        }
+    }
+
+    /// An image that the template does not say.
+    pub fn edit_image(&mut self, name: &str) {
+        let Some(version) = self.marks.get(name).map(|marks| marks.version) else { return };
+        let template = self.template_number(version, "x");
+        self.edit(name, |set| set.template = template);
+    }
+
+    /// Its pods go with it.
+    pub fn delete_set(&mut self, name: &str) {
+        self.native.sets.remove(name);
+        self.marks.remove(name);
+        self.ledger.good.remove(name);
+        if self.status.last_version == 0 {
+            self.forget_numbers();
+        }
+    }
+
+    /// Without a status, numbers are known from the StatefulSets alone.
+    pub fn forget_numbers(&mut self) {
+        let highest = self.marks.values().map(|marks| marks.version).max().unwrap_or(0);
+        self.ledger.numbers.retain(|version, _| *version <= highest);
+    }
+
+    pub fn delete_pod(&mut self, name: &str, ordinal: i32) {
+        let gone_at = self.native.now + self.native.grace;
+        if let Some(pod) = self.native.sets.get_mut(name).and_then(|set| set.pods.get_mut(&ordinal)) {
+            pod.gone_at.get_or_insert(gone_at);
+        }
+    }
+
+    /// A pod is not Ready for a moment.
+    pub fn flake(&mut self, name: &str, ordinal: i32) {
+        let now = self.native.now;
+        if let Some(pod) = self.native.sets.get_mut(name).and_then(|set| set.pods.get_mut(&ordinal)) {
+            (pod.ready, pod.since) = (false, now);
+        }
+    }
+}
