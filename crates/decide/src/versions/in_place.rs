@@ -72,7 +72,7 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
     let is_written = known.map_or(draft.observed.children.is_empty(), |hash| hash == draft.observed.template.hash);
     for (zone, count, now) in keep::turns(world, target) {
         match world.child(target, zone) {
-            Some(child) if child.deleting => {}
+            Some(child) if child.deleting || is_let_go(child) => {}
             Some(child) if is_written && (child.version != target || child.hash != draft.observed.template.hash) => {
                 keep::apply(draft, child, target, now, names::HOLD);
             }
@@ -84,6 +84,12 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
             None => {}
         }
     }
+}
+
+/// A person has taken the StatefulSet back (`sts.plus/release`): nothing is written to it, and the engine says so.
+fn is_let_go(child: &ChildView) -> bool {
+    let annotations = child.set.as_ref().map(|set| &set.annotations);
+    annotations.is_some_and(|all| all.get(names::RELEASE).is_some_and(|release| release == "true"))
 }
 
 /// A zone that was dropped while it moved is nobody's turn any more: nothing of it moves beside another one.
@@ -116,7 +122,9 @@ struct Round {
 
 fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
     let mut zones: Vec<_> = world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).collect();
-    zones.sort_by_key(|child| turn(child, current, target));
+    // A zone that no node carries comes last, and is not waited for.
+    let is_served = |child: &ChildView| world.is_served(child.zone.as_deref());
+    zones.sort_by_key(|child| (!is_served(child), turn(child, current, target)));
     let mut round = Round { check: None, stand: None };
     for child in zones {
         let Some(set) = &child.set else { continue };
@@ -135,7 +143,7 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         round.check.clone_from(&plan.check);
         let events = plan.events.clone();
         absorb(draft, child, plan, &events);
-        if !(is_done && stand.motion == Motion::Rest) {
+        if !(is_done && stand.motion == Motion::Rest) && is_served(child) {
             round.stand = Some(stand);
         }
     }

