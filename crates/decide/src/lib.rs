@@ -15,5 +15,5 @@ pub use plan::{Action, CheckRequest, Event, EventTarget, NewPartition, Plan, Sev
 pub use rollout::decide;
 pub use versions::{
     ChildView, OrphanView, OwnerView, ServiceView, TemplateView, VersionAction, VersionsObserved, VersionsPlan,
-    child_name, decide_versions,
+    child_name, claim, decide_versions,
 };

@@ -182,6 +182,13 @@ fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {
     child.pods.iter().any(|pod| pod.version != Some(target) && (target == current || pod.version != Some(current)))
 }
 
+/// What a StatefulSet of an ExtendedStatefulSet says of whom it belongs to. No PhasedRollout can have this name, so none takes the
+/// StatefulSet for its own.
+#[must_use]
+pub fn claim(owner: &str) -> String {
+    format!("{}/{owner}", Keeper::ExtendedStatefulSet)
+}
+
 /// The StatefulSet as a rollout of its own.
 fn observe(draft: &Draft, child: &ChildView, set: &SetView, current: i32, paused: bool) -> Observed {
     let owner = &draft.observed.owner;
@@ -201,8 +208,7 @@ fn observe(draft: &Draft, child: &ChildView, set: &SetView, current: i32, paused
     Observed {
         rollout: RolloutView {
             keeper: Keeper::ExtendedStatefulSet,
-            // No PhasedRollout can have this name, so none takes the StatefulSet for its own.
-            name: format!("{}/{}", Keeper::ExtendedStatefulSet, owner.name),
+            name: claim(&owner.name),
             namespace: owner.namespace.clone(),
             uid: String::new(),
             generation: owner.generation,

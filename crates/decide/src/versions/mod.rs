@@ -28,6 +28,7 @@ use sts_plus_api::{Reason, VersionPhase, VersionStrategyType};
 
 use crate::CheckRequest;
 use draft::{Draft, Motion, Stand};
+pub use in_place::claim;
 pub use observed::{ChildView, OrphanView, OwnerView, ServiceView, TemplateView, VersionsObserved};
 pub use plan::{VersionAction, VersionsPlan};
 use world::World;

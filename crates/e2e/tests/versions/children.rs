@@ -86,7 +86,7 @@ async fn a_phased_rollout_of_a_child_is_refused_with_the_cure() {
         |world: &sts_plus_e2e::World| world.status().message.contains("put the check into its updateStrategy.check");
     let world = story.scene.until("told", told).await;
     assert!(world.status().message.contains("ExtendedStatefulSet db controls StatefulSet db-v1"));
-    assert_eq!(world.annotation_of("db-v1", names::CLAIM), None);
+    assert_eq!(world.annotation_of("db-v1", names::CLAIM), Some("ExtendedStatefulSet/db"), "nobody else took it");
     story.end().await;
 }
 
@@ -142,5 +142,25 @@ async fn in_mid_upgrade_the_running_version_is_put_back_as_it_was() {
         kept.trim() == "controllerrevision.apps/db-v3"
     };
     sts_plus_e2e::eventually("the templates of the others are dropped", only).await;
+    story.end().await;
+}
+
+/// One write of another template that opens the partition as well would move every pod before anybody could put it back.
+#[tokio::test]
+async fn a_hand_that_opens_the_partition_moves_no_pod() {
+    let story = Story::at_rest("opened", &db()).await;
+    let before = story.view().await;
+    let containers = json!([{ "name": "app", "image": "app:77" }]);
+    let write = json!({ "spec": {
+        "updateStrategy": { "rollingUpdate": { "partition": 0 } },
+        "template": { "spec": { "containers": containers } },
+    } });
+    let args = ["patch", "statefulset", "db-v1", "--type=strategic", "-p", &write.to_string()];
+    let answer = story.scene.kubectl_ok(&args, "").await;
+    assert!(answer.stderr.contains("ExtendedStatefulSet db"), "{}", answer.stderr);
+    story.scene.until_events(Reason::ChildDrift, 1).await;
+    let after = story.until("put back", |view| view.is_only(1)).await;
+    assert_eq!(after.uids("db-v1-"), before.uids("db-v1-"));
+    assert!(["db-v1-0", "db-v1-1", "db-v1-2"].iter().all(|pod| after.world.is_ready_on(pod, "app:1")));
     story.end().await;
 }

@@ -39,6 +39,14 @@ pub(super) fn annotations() -> [Value; 2] {
     ]
 }
 
+/// Whose StatefulSet it is, from the variable `rollout`: the name of a PhasedRollout, or `ExtendedStatefulSet/<name>`.
+pub(super) fn keeper() -> Value {
+    variable(
+        "keeper",
+        "variables.rollout.startsWith('ExtendedStatefulSet/') ? variables.rollout.replace('/', ' ') : 'PhasedRollout ' + variables.rollout",
+    )
+}
+
 /// Whether the strategy of `object` is the one that a partition can hold. The API server fills in a missing type.
 pub(super) fn rolls(object: &str) -> String {
     format!("{object}.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'")

@@ -14,7 +14,7 @@
 
 use serde_json::{Value, json};
 
-use super::cel::{annotations, changes, exemptions, rolls, tampering, text, variable};
+use super::cel::{annotations, changes, exemptions, keeper, rolls, tampering, text, variable};
 
 /// The policy. `operators` are the user names of the operator.
 pub(super) fn policy(operators: &[String]) -> Value {
@@ -59,7 +59,7 @@ fn validation(expression: &str, message: &str, message_expression: &str) -> Valu
     })
 }
 
-fn demands() -> [Value; 3] {
+fn demands() -> [Value; 4] {
     [
         variable("free", &format!("variables.exempt || !({})", rolls("object"))),
         variable(
@@ -70,21 +70,22 @@ fn demands() -> [Value; 3] {
             "rollout",
             "'$CLAIM' in variables.after ? variables.after['$CLAIM'] : '$CLAIM' in variables.before ? variables.before['$CLAIM'] : '?'",
         ),
+        keeper(),
     ]
 }
 
 const TEMPLATE: &str = "'$HEAD: pods of StatefulSet ' + object.metadata.name + ' from index ' + string(variables.asked)
-+ ' up would roll to it unchecked, and PhasedRollout ' + variables.rollout + ' rolls them one at a time. Either write '
++ ' up would roll to it unchecked, and ' + variables.keeper + ' rolls them one at a time. Either write '
 + 'spec.updateStrategy.rollingUpdate.partition: $HOLD in the same change, or set spec.paused: true on the PhasedRollout, '
 + 'wait until it has raised the partition to $HOLD, and write again.'";
 
 const LOWERED: &str = "'spec.updateStrategy.rollingUpdate.partition of StatefulSet ' + object.metadata.name
-+ ' cannot be lowered from ' + string(variables.had) + ' to ' + string(variables.asked) + ': PhasedRollout ' + variables.rollout
++ ' cannot be lowered from ' + string(variables.had) + ' to ' + string(variables.asked) + ': ' + variables.keeper
 + ' lowers it pod by pod as its checks pass. Write the partition that is there, or apply a manifest without it. To let exactly this '
 + 'partition through without checks, write it together with the annotation $ALLOW: \"' + string(variables.asked)
 + '\" and without a change of the template. To take the set from the PhasedRollout, remove the annotation $CLAIM and set '
 + '$RELEASE: \"true\" in one write.'";
 
-const ANNOTATIONS: &str = "'StatefulSet ' + object.metadata.name + ' belongs to PhasedRollout ' + variables.rollout
+const ANNOTATIONS: &str = "'StatefulSet ' + object.metadata.name + ' belongs to ' + variables.keeper
 + ': leave these annotations as they are: ' + variables.undone.join(', ') + '. To take the set from the PhasedRollout, remove '
 + 'the annotation $CLAIM and set $RELEASE: \"true\" in one write.'";

@@ -1,11 +1,11 @@
 //! What the template comes to: the StatefulSet of one version and zone, as a body of server-side apply, and its digests. Pure, and
 //! total: what has another shape than a StatefulSet stays as it is, so that the API server says what is wrong with it.
 
-use kube::Resource as _;
+use kube::{Resource as _, ResourceExt as _};
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
-use sts_plus_decide::TemplateView;
+use sts_plus_decide::{TemplateView, claim};
 
 /// What cannot be changed in place, beside the pod template.
 const FIXED: [&str; 5] = ["podManagementPolicy", "selector", "serviceName", "template", "volumeClaimTemplates"];
@@ -76,6 +76,8 @@ pub(super) fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
         names::VERSION: child.version.to_string(),
         names::HASH: template.hash,
         names::SETTINGS: template.settings,
+        // The admission policies keep its partition against everybody else.
+        names::CLAIM: claim(&owner.name_any()),
     });
     if let Some((_, index)) = child.zone {
         extend(&mut marks, &[], &json!({ names::ZONE_INDEX: index.to_string() }));
