@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use sts_plus_api::names;
+use sts_plus_e2e::eventually;
 use sts_plus_e2e::objects::service;
 
 use crate::story::{Story, View, db};
@@ -97,5 +98,11 @@ async fn a_service_that_cannot_be_used_is_named_with_the_cure() {
     story.scene.create(&service("next")).await;
     story.until("both follow", |view| view.condition("ServicesFollow") == "True/ServiceSwitched").await;
     assert_eq!(selected(&story, "live").await.as_deref(), Some("1"));
+    // Nobody tells the operator of a Service that somebody changes or deletes: it looks.
+    story.until("at rest", |view| view.is_only(1)).await;
+    story.scene.patch("service/live", &json!({ "spec": { "selector": { names::VERSION: "9" } } })).await;
+    story.scene.kubectl_ok(&["delete", "service", "next"], "").await;
+    eventually("put back", async || selected(&story, "live").await.as_deref() == Some("1")).await;
+    story.until("told", |view| view.condition("ServicesFollow") == "False/ServiceUnusable").await;
     story.end().await;
 }

@@ -35,6 +35,9 @@ use observe::Scene;
 
 pub use memory::Memory;
 
+/// Services come in no stream of ours: so soon it is seen that somebody has changed one.
+const PERIOD_WITH_SERVICES: (Duration, Duration) = (Duration::from_secs(25), Duration::from_secs(30));
+
 /// What the runs of one scope work with.
 pub struct Context {
     /// The API server.
@@ -197,10 +200,12 @@ fn period(plan: &VersionsPlan) -> (Duration, Duration) {
             .all(|condition| condition.status == good)
     };
     let at_rest = matches!(plan.status.phase, VersionPhase::Ready | VersionPhase::Paused);
-    if at_rest && is_well("ServicesFollow", "True") && is_well("ZoneUnschedulable", "False") {
+    if !(at_rest && is_well("ServicesFollow", "True") && is_well("ZoneUnschedulable", "False")) {
+        PERIOD_IN_MOTION
+    } else if plan.status.services.is_empty() {
         PERIOD
     } else {
-        PERIOD_IN_MOTION
+        PERIOD_WITH_SERVICES
     }
 }
 
