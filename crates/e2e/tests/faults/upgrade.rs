@@ -147,7 +147,9 @@ impl Stage {
     pub async fn at_rest(way: Way, name: &str, turn: Option<SemaphorePermit<'static>>) -> Self {
         let scene = Scene::at_any_time(name).await;
         let (proxy, kills): (Proxy, Kills) = Proxy::start(scene.ground, &scene.namespace).await;
-        create(&scene, "service", &objects::service("live")).await;
+        // Without an address: the long matrix has more Services than a small range has addresses.
+        let service = objects::with(objects::service("live"), "/spec/clusterIP", json!("None"));
+        create(&scene, "service", &service).await;
         create(&scene, "extendedstatefulset", &owner(way)).await;
         let operator = Supervised::start(&scene, &proxy, Vec::new(), kills);
         let mut stage = Self { scene, proxy, way, operator, begun: (0, 0), born: BTreeMap::new(), _turn: turn };
