@@ -54,8 +54,7 @@ pub(crate) fn accept(observed: &Observed) -> Result<&SetView, Stand> {
             ),
         );
     }
-    let is_released = set.annotations.get(names::RELEASE).is_some_and(|release| release == "true");
-    if is_released && claimed_by(set) != Some(&observed.rollout.name) {
+    if is_released(set) && claimed_by(set) != Some(&observed.rollout.name) {
         return refuse(
             Phase::Blocked,
             Reason::Released,
@@ -124,6 +123,11 @@ pub(crate) fn skip<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
         "spec.skipCheck is true: the normal rolling update is in force, without checks",
     );
     draft.finish(&facts, &stand)
+}
+
+/// True if a person has taken the set back.
+pub(crate) fn is_released(set: &SetView) -> bool {
+    set.annotations.get(names::RELEASE).is_some_and(|release| release == "true")
 }
 
 /// The PhasedRollout that a set says it belongs to.

@@ -14,12 +14,13 @@ use sts_plus_api::{
 use super::{
     ChildView, Step, VersionAction,
     draft::{Draft, Motion, Stand},
-    keep, report, tidy,
+    keep, report, templates, tidy, upgrade,
     world::World,
 };
-use crate::rollout::{decide, last_words};
+use crate::rollout::{decide, is_released, last_words, partition};
+use crate::units::Ordinal;
 use crate::{
-    Action, Event, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Target,
+    Action, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Target,
 };
 
 /// One round on the way from `current` to `target`, or at rest if they are the same.
@@ -67,12 +68,12 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
 fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
     // Paused, the template may already be that of a version that has no number yet; and what a version was is not known if the status
     // was lost.
-    let begun = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == target);
-    let known = world.hash_of(target).or(begun.map(|upgrade| upgrade.hash.as_str()));
+    let known = templates::hash_of(draft, world, target);
     let is_written = known.map_or(draft.observed.children.is_empty(), |hash| hash == draft.observed.template.hash);
     for (zone, count, now) in keep::turns(world, target) {
         match world.child(target, zone) {
-            Some(child) if child.deleting || is_let_go(child) => {}
+            // What a person has taken back is not written to, and the engine says so.
+            Some(child) if child.deleting || child.set.as_ref().is_some_and(|set| is_released(set)) => {}
             Some(child) if is_written && (child.version != target || child.hash != draft.observed.template.hash) => {
                 keep::apply(draft, child, target, now, names::HOLD);
             }
@@ -86,18 +87,11 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
     }
 }
 
-/// A person has taken the StatefulSet back (`sts.plus/release`): nothing is written to it, and the engine says so.
-fn is_let_go(child: &ChildView) -> bool {
-    let annotations = child.set.as_ref().map(|set| &set.annotations);
-    annotations.is_some_and(|all| all.get(names::RELEASE).is_some_and(|release| release == "true"))
-}
-
 /// A zone that was dropped while it moved is nobody's turn any more: nothing of it moves beside another one.
 fn hold_dropped(draft: &mut Draft, world: &World, version: i32) {
-    let is_dropped = |child: &&&ChildView| !world.zones.iter().any(|(zone, _)| *zone == child.zone);
-    for child in world.children(version).iter().filter(is_dropped).filter(|child| !child.deleting) {
+    for child in world.children(version).iter().filter(|child| !world.is_listed(child) && !child.deleting) {
         let Some(set) = &child.set else { continue };
-        let opens = |pod: &PodView| set.partition.is_none_or(|open| pod.ordinal.saturating_sub(set.start) >= open);
+        let opens = |pod: &PodView| partition(set).opens(Ordinal(pod.ordinal).index(set.start));
         let moves = |pod: &&PodView| opens(pod) && pod.revision != set.update_revision;
         let Some(revision) = set.update_revision.as_ref().filter(|_| child.pods.iter().any(|pod| moves(&pod))) else {
             continue;
@@ -137,12 +131,12 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         let is_early = stand.motion == Motion::Rest && !is_done;
         let stand = if is_early { not_yet(child, current, target) } else { stand };
         if must_wait {
-            absorb(draft, child, plan, &[]);
+            // What the engine tells of a pause is no news.
+            absorb(draft, child, Plan { events: Vec::new(), ..plan });
             continue;
         }
         round.check.clone_from(&plan.check);
-        let events = plan.events.clone();
-        absorb(draft, child, plan, &events);
+        absorb(draft, child, plan);
         if !(is_done && stand.motion == Motion::Rest) && is_served(child) {
             round.stand = Some(stand);
         }
@@ -245,7 +239,7 @@ fn unknown(child: &ChildView, current: i32) -> PhasedRolloutStatus {
 }
 
 /// Takes over what the engine wants for one StatefulSet.
-fn absorb(draft: &mut Draft, child: &ChildView, mut plan: Plan, events: &[Event]) {
+fn absorb(draft: &mut Draft, child: &ChildView, mut plan: Plan) {
     let is_paused = draft.observed.owner.spec.paused;
     let in_words = |text: &mut String| {
         *text = words(text);
@@ -259,7 +253,7 @@ fn absorb(draft: &mut Draft, child: &ChildView, mut plan: Plan, events: &[Event]
     for action in plan.actions {
         draft.act(VersionAction::Roll(action));
     }
-    for event in events.iter().filter(|event| event.on == EventTarget::Rollout) {
+    for event in plan.events.iter().filter(|event| event.on == EventTarget::Rollout) {
         draft.tell(event.severity, event.reason, &words(&event.note));
     }
     if let Some(wake) = plan.wake {
@@ -335,10 +329,7 @@ fn why_rejected<'a>((name, rollout): (&'a String, &'a PhasedRolloutStatus)) -> O
 
 /// Every pod of every zone carries the version and has passed.
 fn promote(draft: &mut Draft, world: &World, current: i32, target: i32) -> Stand {
-    draft.status.current_version = Some(target);
-    (draft.status.update_version, draft.status.upgrade) = (None, None);
-    draft.status.promotion_time = Some(draft.now);
-    draft.wake_now();
+    upgrade::put_in_charge(draft, target);
     let (reason, how) = if world.wanted() == 0 {
         (Reason::PromotedUnverified, "it has no pods, so nothing of it was verified")
     } else {

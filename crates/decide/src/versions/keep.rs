@@ -106,15 +106,18 @@ pub(super) fn scale(draft: &mut Draft, child: &ChildView, replicas: i32) {
 
 /// What the operator left there was never noted, and it is not as it was born.
 fn is_unknown(draft: &Draft, child: &ChildView) -> bool {
-    let mut sets = draft.observed.owner.status.details.iter().flat_map(|detail| &detail.sets);
-    child.generation > 1 && !sets.any(|set| set.name == child.name && set.generation != 0)
+    child.generation > 1 && noted(draft, child).next().is_none()
 }
 
 /// Its spec is not what the operator left there.
 fn has_drifted(draft: &Draft, child: &ChildView) -> bool {
+    noted(draft, child).any(|generation| generation != child.generation)
+}
+
+/// The generations that the operator left it at, as the status knows them.
+fn noted<'d>(draft: &'d Draft, child: &'d ChildView) -> impl Iterator<Item = i64> + 'd {
     let sets = draft.observed.owner.status.details.iter().flat_map(|detail| &detail.sets);
-    let mut noted = sets.filter(|set| set.name == child.name && set.generation != 0);
-    noted.any(|set| set.generation != child.generation)
+    sets.filter(|set| set.name == child.name).map(|set| set.generation).filter(|generation| *generation != 0)
 }
 
 /// The active Service selects the version in charge, the preview Service the newest one.

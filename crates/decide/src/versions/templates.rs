@@ -26,7 +26,11 @@ pub(super) fn is_known(draft: &Draft, world: &World, version: i32) -> bool {
 
 /// True if `spec.template` is that of the version. One of which nothing is known comes from there.
 fn is_of_template(draft: &Draft, world: &World, version: i32) -> bool {
+    hash_of(draft, world, version).is_none_or(|hash| *hash == draft.observed.template.hash)
+}
+
+/// The digest of a version, also of one of which nothing but the upgrade to it is there.
+pub(super) fn hash_of<'d>(draft: &'d Draft, world: &World<'d>, version: i32) -> Option<&'d str> {
     let upgrade = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == version);
-    let hash = world.hash_of(version).or(upgrade.map(|upgrade| upgrade.hash.as_str()));
-    hash.is_none_or(|hash| *hash == draft.observed.template.hash)
+    world.hash_of(version).or(upgrade.map(|upgrade| upgrade.hash.as_str()))
 }

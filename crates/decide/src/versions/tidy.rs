@@ -9,7 +9,7 @@ use super::{
     world::World,
 };
 use crate::rollout::{after, clock, is_ready};
-use crate::{Action, PodView};
+use crate::{Action, PodView, units::Ordinal};
 
 /// Removes versions that are neither in charge nor wanted: first their pods, then their StatefulSets.
 pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32) -> Option<Stand> {
@@ -91,8 +91,7 @@ fn delete(draft: &mut Draft, child: &ChildView) {
 
 /// A zone that is not in the list goes pod by pod, with all pods of the others available before each: a typo must not cost a quorum.
 pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> Option<Stand> {
-    let is_dropped = |child: &&&ChildView| !world.zones.iter().any(|(zone, _)| *zone == child.zone);
-    let child = world.children(version).iter().find(is_dropped)?;
+    let child = world.children(version).iter().find(|child| !world.is_listed(child))?;
     let stand = |message| Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::VersionRemoved, message));
     let name = &child.name;
     let is_alone = world.zones.iter().all(|(zone, _)| world.child(version, zone.as_deref()).is_none());
@@ -127,7 +126,7 @@ pub(super) fn delete_blocked(draft: &mut Draft, child: &ChildView) -> bool {
         return false;
     };
     let top = child.pods.iter().max_by_key(|pod| pod.ordinal);
-    let is_surplus = |pod: &&PodView| pod.ordinal.saturating_sub(set.start) >= child.replicas;
+    let is_surplus = |pod: &&PodView| Ordinal(pod.ordinal).index(set.start).0 >= child.replicas;
     let Some(top) = top.filter(is_surplus).filter(|_| !child.pods.iter().any(|pod| pod.deleting)) else { return false };
     let is_blocked = child.pods.iter().any(|pod| pod.ordinal < top.ordinal && !is_ready(pod));
     if is_blocked {

@@ -175,14 +175,19 @@ fn overdue(draft: &mut Draft, upgrade: &Upgrade) -> Option<jiff::Timestamp> {
     None
 }
 
-fn promote(draft: &mut Draft, world: &World, version: i32, current: i32) -> Stand {
-    for child in world.children(version).iter().filter(|child| child.stale.is_some()) {
-        mark(draft, child, None);
-    }
+/// The version takes over.
+pub(super) fn put_in_charge(draft: &mut Draft, version: i32) {
     draft.status.current_version = Some(version);
     (draft.status.update_version, draft.status.upgrade) = (None, None);
     draft.status.promotion_time = Some(draft.now);
     draft.wake_now();
+}
+
+fn promote(draft: &mut Draft, world: &World, version: i32, current: i32) -> Stand {
+    for child in world.children(version).iter().filter(|child| child.stale.is_some()) {
+        mark(draft, child, None);
+    }
+    put_in_charge(draft, version);
     let (reason, note) = if world.wanted() == 0 {
         (
             Reason::PromotedUnverified,

@@ -1,7 +1,7 @@
 //! What follows from the children: which versions there are, and which of their pods are available. Never from the counters of a
 //! StatefulSet's status, which lie (native-statefulset: counts include terminating pods).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use sts_plus_api::VersionStrategyType;
@@ -20,6 +20,15 @@ pub fn child_name(name: &str, kind: VersionStrategyType, version: i32, zone: Opt
     }
 }
 
+/// In place: the versions of the StatefulSets and of their pods, and those that the status knows. None without a StatefulSet.
+fn versions_in_place(observed: &VersionsObserved) -> BTreeSet<i32> {
+    let status = &observed.owner.status;
+    let upgrade = status.upgrade.as_ref().map(|upgrade| upgrade.version);
+    let noted = upgrade.into_iter().chain(status.current_version).filter(|_| !observed.children.is_empty());
+    let pods = observed.children.iter().flat_map(|child| &child.pods).filter_map(|pod| pod.version);
+    observed.children.iter().map(|child| child.version).chain(pods).chain(noted).collect()
+}
+
 pub(super) struct World<'a> {
     pub(super) observed: &'a VersionsObserved,
     pub(super) now: Timestamp,
@@ -32,29 +41,16 @@ pub(super) struct World<'a> {
 impl<'a> World<'a> {
     pub(super) fn new(observed: &'a VersionsObserved, zones: Vec<(Option<String>, i32)>, now: Timestamp) -> Self {
         let is_in_place = observed.owner.spec.update_strategy.kind == VersionStrategyType::InPlace;
+        let mut children: Vec<&ChildView> = observed.children.iter().collect();
+        children.sort_by(|a, b| a.name.cmp(&b.name));
         let mut versions: BTreeMap<i32, Vec<&ChildView>> = BTreeMap::new();
-        for child in &observed.children {
-            let carried = child.pods.iter().filter_map(|pod| pod.version).filter(|_| is_in_place);
-            for version in carried.chain([child.version]) {
-                versions.entry(version).or_default();
-            }
-            if !is_in_place {
+        if is_in_place {
+            // Every version is in the same StatefulSets.
+            versions.extend(versions_in_place(observed).into_iter().map(|version| (version, children.clone())));
+        } else {
+            for child in children {
                 versions.entry(child.version).or_default().push(child);
             }
-        }
-        if is_in_place && !observed.children.is_empty() {
-            // Every version is in the same StatefulSets.
-            let status = &observed.owner.status;
-            let noted = status.upgrade.as_ref().map(|upgrade| upgrade.version);
-            for version in noted.into_iter().chain(status.current_version) {
-                versions.entry(version).or_default();
-            }
-            for children in versions.values_mut() {
-                children.extend(&observed.children);
-            }
-        }
-        for children in versions.values_mut() {
-            children.sort_by(|a, b| a.name.cmp(&b.name));
         }
         Self { observed, now, zones, is_in_place, versions }
     }
@@ -62,12 +58,16 @@ impl<'a> World<'a> {
     /// The same with the zones of the StatefulSets that are there, if no zone of the list has one.
     pub(super) fn zones_there(&self, version: i32) -> Option<Self> {
         let children = self.children(version);
-        let is_listed = |child: &&ChildView| self.zones.iter().any(|(zone, _)| *zone == child.zone);
-        if children.is_empty() || children.iter().any(is_listed) {
+        if children.is_empty() || children.iter().any(|child| self.is_listed(child)) {
             return None;
         }
         let zones = children.iter().map(|child| (child.zone.clone(), child.replicas)).collect();
         Some(Self { zones, versions: self.versions.clone(), ..*self })
+    }
+
+    /// True if the zone of the StatefulSet is in the list.
+    pub(super) fn is_listed(&self, child: &ChildView) -> bool {
+        self.zones.iter().any(|(zone, _)| *zone == child.zone)
     }
 
     /// The versions of which there is a StatefulSet, in ascending order.
@@ -179,7 +179,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// The same for the zones that it has: where it has none, none can be made when the template is another one.
+    /// The same for the zones that it has: where it has none, one may be about to be made, or not be known any more.
     pub(super) fn obstacle_of_those_there(&self, version: i32) -> Option<String> {
         self.served().find_map(|(zone, count)| {
             let child = self.child(version, zone.as_deref())?;

@@ -14,4 +14,6 @@ mod operator;
 mod stories;
 mod users;
 mod walks;
+#[path = "../shared/wishes.rs"]
+mod wishes;
 mod world;

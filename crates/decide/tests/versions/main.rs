@@ -20,4 +20,6 @@ mod scalable;
 mod stories;
 mod users;
 mod walks;
+#[path = "../shared/wishes.rs"]
+mod wishes;
 mod world;

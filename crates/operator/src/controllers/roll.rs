@@ -7,7 +7,7 @@ use kube::api::{self, DeleteParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 use sts_plus_api::names;
-use sts_plus_decide::NewPartition;
+use sts_plus_decide::{Action, NewPartition};
 
 use crate::client::deadline;
 use crate::errors::Error;
@@ -27,8 +27,23 @@ pub(super) struct Roll<'a> {
 }
 
 impl Roll<'_> {
+    /// A step of the engine; the StatefulSet as it is then, if it was written. What is about the object itself its own controller writes.
+    pub(super) async fn step(
+        &self,
+        action: &Action,
+        sets: &BTreeMap<String, SetObject>,
+    ) -> Result<Option<SetObject>, Error> {
+        match action {
+            Action::PatchSet { set, uid, generation, partition, annotations } => {
+                self.patch_set(sets.get(set), set, uid, *generation, *partition, annotations).await
+            }
+            Action::DeletePod { name, uid } => self.delete_pod(name, uid).await.map(|()| None),
+            Action::AddFinalizer | Action::RemoveFinalizer | Action::ConsumeAnnotation(_) => Ok(None),
+        }
+    }
+
     /// One patch of the StatefulSet, if it is as it was read; the StatefulSet as it is then, if there was something to write.
-    pub(super) async fn patch_set(
+    async fn patch_set(
         &self,
         seen: Option<&SetObject>,
         name: &str,
@@ -56,7 +71,7 @@ impl Roll<'_> {
     }
 
     /// A pod that is gone already is as good as deleted; one of the same name with another UID is not touched.
-    pub(super) async fn delete_pod(&self, name: &str, uid: &str) -> Result<(), Error> {
+    async fn delete_pod(&self, name: &str, uid: &str) -> Result<(), Error> {
         let pods: Api<PodObject> = Api::namespaced(self.client.clone(), self.namespace);
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };

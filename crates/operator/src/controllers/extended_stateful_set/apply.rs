@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPoli
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, Reason, VersionStrategyType, names};
-use sts_plus_decide::{Action, Severity, VersionAction, VersionsPlan};
+use sts_plus_decide::{Severity, VersionAction, VersionsPlan};
 
 use super::observe::Scene;
 use super::{Context, leave, templates};
@@ -72,7 +72,11 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
             context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
             return Ok(Some(written));
         }
-        VersionAction::Roll(action) => return roll(action, scene, context).await,
+        VersionAction::Roll(action) => {
+            let Context { client, written, failures, .. } = context;
+            let roll = Roll { client, namespace: scene.namespace(), written, failures };
+            return roll.step(action, &scene.sets).await;
+        }
         VersionAction::Remember { version } => templates::remember(*version, scene, context).await,
         VersionAction::Forget { version } => templates::forget(*version, scene, context).await,
         VersionAction::AddFinalizer => leave::guard(scene, context).await,
@@ -122,20 +126,6 @@ async fn write_set(name: &str, action: &VersionAction, scene: &Scene, context: &
     };
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     deadline(format!("{what} StatefulSet {name}"), sets.patch(name, &params, &patch)).await
-}
-
-/// A step of the rollout engine.
-async fn roll(action: &Action, scene: &Scene, context: &Context) -> Result<Option<SetObject>, Error> {
-    let Context { client, written, failures, .. } = context;
-    let roll = Roll { client, namespace: scene.namespace(), written, failures };
-    match action {
-        Action::PatchSet { set, uid, generation, partition, annotations } => {
-            roll.patch_set(scene.sets.get(set), set, uid, *generation, *partition, annotations).await
-        }
-        Action::DeletePod { name, uid } => roll.delete_pod(name, uid).await.map(|()| None),
-        // Of a PhasedRollout alone.
-        Action::AddFinalizer | Action::RemoveFinalizer | Action::ConsumeAnnotation(_) => Ok(None),
-    }
 }
 
 async fn delete(name: &str, uid: &str, scene: &Scene, context: &Context) -> Result<(), Error> {

@@ -25,16 +25,15 @@ pub(super) async fn keeps_children(owner: &ExtendedStatefulSet, context: &Contex
         return Ok(true);
     }
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
-    let call = deadline("reading the definition of ExtendedStatefulSets", definitions.get_metadata(definition_name()));
+    let call = deadline(
+        "reading the definition of ExtendedStatefulSets",
+        definitions.get_metadata(ExtendedStatefulSet::crd_name()),
+    );
     match call.await {
         Ok(definition) => Ok(definition.metadata.deletion_timestamp.is_some()),
         Err(error) if error.is_not_found() => Ok(true),
         Err(error) => Err(error),
     }
-}
-
-fn definition_name() -> &'static str {
-    ExtendedStatefulSet::crd_name()
 }
 
 /// The finalizer is put on the object. Somebody else may have written in between: then it is looked at again.

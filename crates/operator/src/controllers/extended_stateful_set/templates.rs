@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::json;
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::child_name;
 
@@ -92,13 +92,9 @@ pub(super) async fn owner_at<'s>(
     let Some(template) = data.and_then(|RawExtension(data)| data.get("template").cloned()) else {
         return Err(Error::Outdated { what: format!("ControllerRevision {name}") });
     };
-    Ok(Cow::Owned(at(&scene.owner, template)))
-}
-
-fn at(owner: &ExtendedStatefulSet, template: Value) -> ExtendedStatefulSet {
-    let mut owner = owner.clone();
+    let mut owner = scene.owner.clone();
     owner.spec.template = template;
-    owner
+    Ok(Cow::Owned(owner))
 }
 
 fn name(owner: &ExtendedStatefulSet, version: i32) -> String {

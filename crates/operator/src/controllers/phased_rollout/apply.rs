@@ -94,21 +94,11 @@ async fn act(action: &Action, scene: &Scene, context: &Context) -> Result<Done, 
             }
             Ok(Done::Gone)
         }
-        Action::PatchSet { set, uid, generation, partition, annotations } => {
-            let seen = scene.sets.get(set);
-            roll(scene, context).patch_set(seen, set, uid, *generation, *partition, annotations).await?;
-            Ok(Done::Nothing)
+        Action::PatchSet { .. } | Action::DeletePod { .. } => {
+            let Context { client, written, failures, .. } = context;
+            let roll = Roll { client, namespace: scene.namespace(), written, failures };
+            roll.step(action, &scene.sets).await.map(|_| Done::Nothing)
         }
-        Action::DeletePod { name, uid } => roll(scene, context).delete_pod(name, uid).await.map(|()| Done::Nothing),
-    }
-}
-
-fn roll<'a>(scene: &'a Scene, context: &'a Context) -> Roll<'a> {
-    Roll {
-        client: &context.client,
-        namespace: scene.namespace(),
-        written: &context.written,
-        failures: &context.failures,
     }
 }
 
