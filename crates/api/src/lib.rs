@@ -19,7 +19,9 @@ pub use phased_rollout::{
     Tls,
 };
 pub use status::{CheckRecord, Current, Passed, Phase, PhasedRolloutStatus, Series, Step, Verdict};
-pub use version_status::{ExtendedStatefulSetStatus, Upgrade, UpgradeStep, VersionDetail, VersionPhase, VersionSet};
+pub use version_status::{
+    ExtendedStatefulSetStatus, Rewritten, Upgrade, UpgradeStep, VersionDetail, VersionPhase, VersionSet,
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,

@@ -44,6 +44,9 @@ pub struct ExtendedStatefulSetStatus {
     /// More about each of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<VersionDetail>,
+    /// If the template is written in another way than that of a version, and comes to the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rewritten: Option<Rewritten>,
     /// The upgrade that is going on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
@@ -67,6 +70,17 @@ pub struct ExtendedStatefulSetStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Conditions,
+}
+
+/// A template that comes to that of a version, once the API server has filled in what is not written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = without_defaults)]
+pub struct Rewritten {
+    /// Digest of the template as it is written.
+    pub written: String,
+    /// Digest of the version that it comes to.
+    pub hash: String,
 }
 
 /// One version.

@@ -63,8 +63,11 @@ pub struct OwnerView {
 /// The template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemplateView {
-    /// Digest of what makes a version: pod template and what cannot be changed in place.
+    /// Digest of what makes a version: pod template and what cannot be changed in place. That of the version which it comes to, if it is
+    /// written in another way only.
     pub hash: String,
+    /// Digest of the same as it is written.
+    pub written: String,
     /// Digest of what can be changed in place.
     pub settings: String,
     /// `minReadySeconds`.

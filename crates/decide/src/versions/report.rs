@@ -2,10 +2,10 @@
 //! it says the same.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use sts_plus_api::{Reason, VersionCondition, VersionDetail, VersionPhase, VersionSet, ZoneReplicas};
+use sts_plus_api::{Reason, Rewritten, VersionCondition, VersionDetail, VersionPhase, VersionSet, ZoneReplicas};
 
 use super::{
-    ChildView,
+    ChildView, TemplateView,
     draft::{Draft, Motion, Stand},
     keep, scaling, told,
     world::World,
@@ -37,6 +37,7 @@ pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
     told::removed(draft, world);
     told::switched(draft);
     draft.status.observed_generation = Some(draft.observed.owner.generation);
+    draft.status.rewritten = rewritten(&draft.observed.template);
     draft.status.phase = stand.phase;
     draft.status.message.clone_from(&stand.message);
     let details: Vec<_> = world.versions().map(|version| detail(draft, world, version)).collect();
@@ -50,6 +51,11 @@ pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
     });
     let conditions: Vec<Condition> = conditions.collect();
     draft.status.conditions = conditions;
+}
+
+fn rewritten(template: &TemplateView) -> Option<Rewritten> {
+    let TemplateView { hash, written, .. } = template;
+    (hash != written).then(|| Rewritten { written: written.clone(), hash: hash.clone() })
 }
 
 fn detail(draft: &Draft, world: &World, version: i32) -> VersionDetail {

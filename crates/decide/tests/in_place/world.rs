@@ -152,6 +152,7 @@ impl World {
             },
             template: TemplateView {
                 hash: self.hash.clone(),
+                written: self.hash.clone(),
                 settings: self.settings.clone(),
                 min_ready_seconds: 0,
                 has_claims: false,

@@ -120,6 +120,7 @@ impl World {
             },
             template: TemplateView {
                 hash: self.hash.clone(),
+                written: self.hash.clone(),
                 settings: "s".into(),
                 min_ready_seconds: self.min_ready_seconds,
                 has_claims: false,

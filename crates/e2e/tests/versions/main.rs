@@ -11,6 +11,7 @@ mod leaving;
 mod lost;
 mod minds;
 mod mutated;
+mod rewritten;
 mod scaling;
 mod services;
 mod story;

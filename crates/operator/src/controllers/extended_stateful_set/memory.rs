@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use sts_plus_decide::ServiceView;
 
+use super::trial::Trial;
+
 /// What was found out, by UID.
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -25,8 +27,8 @@ pub(super) struct Known {
     pub(super) empty_zones: Vec<String>,
     /// False if nothing can fill in a missing number of replicas.
     pub(super) serves_policies: bool,
-    /// Why the API server refuses the template.
-    pub(super) template_problem: Option<String>,
+    /// What it says of the template.
+    pub(super) trial: Trial,
 }
 
 impl Memory {

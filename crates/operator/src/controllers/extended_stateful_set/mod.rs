@@ -1,7 +1,7 @@
 //! The run of one ExtendedStatefulSet: look into the caches, decide; if that asks for anything at all, look again at the API server
 //! itself, decide again, and only then act.
 //!
-//! `observe` reads, `render` says what the template comes to, `decide` (another crate) decides, `apply` writes. This file ties them
+//! `observe` reads, `trial` asks what the API server makes of the template, `render` says what the template comes to, `decide` (another crate) decides, `apply` writes. This file ties them
 //! together. It must never write itself, and never act on a cache.
 
 mod apply;
@@ -10,6 +10,7 @@ mod memory;
 mod observe;
 mod render;
 mod templates;
+mod trial;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,22 +4,22 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Service};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
 use serde_json::Value;
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::{
-    CheckRequest, ChildView, ConfigProblem, OrphanView, OwnerView, ServiceView, SetView, TemplateView,
-    VersionsObserved, child_name,
+    CheckRequest, ChildView, ConfigProblem, OrphanView, OwnerView, ServiceView, SetView, VersionsObserved,
 };
 
 use super::memory::Known;
 use super::render::{self, Child};
+use super::trial::{self, Trial};
 use super::{Context, leave, templates};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
-use crate::errors::{Class, Error, told};
+use crate::errors::Error;
 use crate::hold::serves_mutating_policies;
 use crate::tries::Asked;
 use crate::views::{PodObject, SetObject};
@@ -68,7 +68,8 @@ impl Scene {
         let made = self.sets.get(name).and_then(|set| set.annotation(names::ZONE_INDEX)?.parse().ok());
         let listed = |zone| self.owner.spec.all_zones().iter().position(|listed| listed == zone).map(|at| at + 1);
         let zone = zone.map(|zone| (zone, made.or_else(|| listed(zone)).unwrap_or_default()));
-        render::body(owner, Child { name, version, replicas, partition, zone })
+        let hash = self.observed.kept.get(&version).unwrap_or(&self.observed.template.hash);
+        render::body(owner, Child { name, version, hash, replicas, partition, zone })
     }
 }
 
@@ -129,7 +130,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         kept: templates::list(&owner, context).await?,
         empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
         serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,
-        template_problem: None,
+        trial: Trial::default(),
     };
     let keeps_children = is_leaving && leave::keeps_children(&owner, context).await?;
     let mut scene = scene(owner, sets, &pods.items, known.clone(), context);
@@ -138,9 +139,9 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     if is_leaving {
         return Ok(Some(scene));
     }
-    let template_problem = template_problem(&scene, context).await?;
-    scene.observed.template.problem.clone_from(&template_problem);
-    context.memory.put(&uid, Known { template_problem, ..known });
+    let trial = trial::of(&scene, context).await?;
+    trial.tell(&mut scene.observed.template);
+    context.memory.put(&uid, Known { trial, ..known });
     Ok(Some(scene))
 }
 
@@ -160,7 +161,8 @@ fn scene(
             Some(ChildView { set: is_in_place.then(|| Box::new(rolled(set, context))), ..child })
         })
         .collect();
-    let template = TemplateView { problem: known.template_problem, ..render::template_view(&owner) };
+    let mut template = render::template_view(&owner);
+    known.trial.tell(&mut template);
     let observed = VersionsObserved {
         owner: owner_view(&owner),
         template,
@@ -266,51 +268,4 @@ async fn empty_zones(owner: &ExtendedStatefulSet, context: &Context) -> Result<V
         }
     }
     Ok(empty)
-}
-
-/// Why the API server refuses the StatefulSet that the template comes to. One that exists with exactly this template was taken.
-async fn template_problem(scene: &Scene, context: &Context) -> Result<Option<String>, Error> {
-    let observed = &scene.observed;
-    let template = &observed.template;
-    let with_hash = observed.children.iter().find(|child| child.hash == template.hash);
-    let known = context.memory.get(scene.uid());
-    if with_hash.is_some_and(|child| child.settings == template.settings) {
-        return Ok(None);
-    }
-    if let Some(known) = known.filter(|known| known.generation == observed.owner.generation) {
-        return Ok(known.template_problem);
-    }
-    let OwnerView { name, spec, status, .. } = &observed.owner;
-    let zone = spec.all_zones().first().map(String::as_str);
-    let (name, version) = if let Some(child) = with_hash {
-        (child.name.clone(), child.version)
-    } else {
-        let version = status.last_version.saturating_add(1);
-        (child_name(name, spec.update_strategy.kind, version, zone), version)
-    };
-    if observed.foreign.contains(&name) {
-        // What is said about somebody else's StatefulSet is no word about the template.
-        return Ok(None);
-    }
-    let zone = with_hash.map_or(zone, |child| child.zone.as_deref());
-    let body = scene.body(&scene.owner, &name, zone, version, 0, names::HOLD);
-    let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
-    let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
-    match deadline(format!("trying StatefulSet {name}"), sets.patch(&name, &params, &Patch::Apply(body))).await {
-        Ok(_) => Ok(None),
-        Err(Error::Api { source, .. }) if is_refused(&source) => {
-            Ok(Some(crate::errors::cut(&told(&source), 700).to_owned()))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The API server has looked at it and does not want it. A field that it does not know is told with status 500.
-fn is_refused(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => {
-            matches!(status.code, 400 | 403 | 422) || status.message.contains("failed to create typed patch object")
-        }
-        other => crate::errors::class_of(other) == Class::Invalid,
-    }
 }

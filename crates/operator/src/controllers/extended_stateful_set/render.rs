@@ -15,6 +15,8 @@ const FIXED: [&str; 5] = ["podManagementPolicy", "selector", "serviceName", "tem
 pub(super) struct Child<'a> {
     pub(super) name: &'a str,
     pub(super) version: i32,
+    /// The digest of the version.
+    pub(super) hash: &'a str,
     pub(super) replicas: i32,
     pub(super) partition: i32,
     /// Its zone, and the place of the zone in the list when the StatefulSet was made, from 1.
@@ -32,8 +34,13 @@ pub(super) fn template_view(owner: &ExtendedStatefulSet) -> TemplateView {
     let fixed = part(&|key| FIXED.contains(&key));
     let settings = part(&|key| !FIXED.contains(&key) && key != "replicas");
     let metadata = template.get("metadata").cloned().unwrap_or_default();
+    let written = hash(&json!(fixed));
+    let rewritten = owner.status.as_ref().and_then(|status| status.rewritten.as_ref());
     TemplateView {
-        hash: hash(&json!(fixed)),
+        hash: rewritten
+            .filter(|rewritten| rewritten.written == written)
+            .map_or_else(|| written.clone(), |it| it.hash.clone()),
+        written,
         settings: hash(&json!([settings, metadata])),
         min_ready_seconds: spec
             .get("minReadySeconds")
@@ -74,7 +81,7 @@ pub(super) fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
     extend(&mut body, &["metadata", "labels"], &labels);
     let mut marks = json!({
         names::VERSION: child.version.to_string(),
-        names::HASH: template.hash,
+        names::HASH: child.hash,
         names::SETTINGS: template.settings,
         // The admission policies keep its partition against everybody else.
         names::CLAIM: claim(&owner.name_any()),
@@ -207,7 +214,7 @@ mod tests {
 
     fn rendered(template: &Value, zone: Option<(&str, usize)>) -> Value {
         let owner = owner(template);
-        body(&owner, Child { name: "db-v2", version: 2, replicas: 1, partition: names::HOLD, zone })
+        body(&owner, Child { name: "db-v2", version: 2, hash: "h2", replicas: 1, partition: names::HOLD, zone })
     }
 
     #[test]

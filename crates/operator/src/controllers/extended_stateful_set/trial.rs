@@ -1,0 +1,137 @@
+//! What the API server makes of the template, found out by dry runs: whether it takes it, and whether it comes to what a version already
+//! is, since what is not written is filled in. It writes nothing.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use sts_plus_api::names;
+use sts_plus_decide::{ChildView, OwnerView, TemplateView, child_name};
+
+use super::Context;
+use super::observe::Scene;
+use crate::client::deadline;
+use crate::errors::{Class, Error, cut, told};
+
+const PROBLEM_BYTES: usize = 700;
+
+/// What was found out about the template of one generation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trial {
+    /// Why the API server refuses it.
+    problem: Option<String>,
+    /// The digest of the version that it comes to, if it is written in another way.
+    comes_to: Option<String>,
+}
+
+impl Trial {
+    pub(super) fn tell(&self, template: &mut TemplateView) {
+        template.problem.clone_from(&self.problem);
+        if let Some(hash) = &self.comes_to {
+            template.hash.clone_from(hash);
+        }
+    }
+}
+
+/// Tries the template, unless the result is known: a StatefulSet that exists with exactly this template was taken.
+pub(super) async fn of(scene: &Scene, context: &Context) -> Result<Trial, Error> {
+    let observed = &scene.observed;
+    let template = &observed.template;
+    let with_hash = observed.children.iter().find(|child| child.hash == template.hash);
+    if with_hash.is_some_and(|child| child.settings == template.settings) {
+        return Ok(Trial::default());
+    }
+    let known = context.memory.get(scene.uid());
+    if let Some(known) = known.filter(|known| known.generation == observed.owner.generation) {
+        return Ok(known.trial);
+    }
+    if with_hash.is_none()
+        && let Some(hash) = same(scene, context).await?
+    {
+        return Ok(Trial { problem: None, comes_to: Some(hash) });
+    }
+    Ok(Trial { problem: problem(scene, with_hash, context).await?, comes_to: None })
+}
+
+/// The digest of the version that the template would leave as it is.
+async fn same(scene: &Scene, context: &Context) -> Result<Option<String>, Error> {
+    let mut asked = BTreeSet::new();
+    for child in &scene.observed.children {
+        if asked.insert(child.version) && would_leave(child, scene, context).await? {
+            return Ok(Some(child.hash.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// True if the pod template of the StatefulSet stays the same with `spec.template`. What else makes a version cannot be changed, so the
+/// API server refuses it.
+async fn would_leave(child: &ChildView, scene: &Scene, context: &Context) -> Result<bool, Error> {
+    let noted = scene.observed.owner.status.details.iter().flat_map(|detail| &detail.sets);
+    // What somebody else wrote says nothing about the version.
+    let is_ours = noted.filter(|set| set.name == child.name).any(|set| set.generation == child.generation);
+    if !is_ours {
+        return Ok(false);
+    }
+    let sets: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()));
+    let Some(now) = deadline(format!("reading StatefulSet {}", child.name), sets.get_opt(&child.name)).await? else {
+        return Ok(false);
+    };
+    if now.metadata.generation != Some(child.generation) {
+        return Err(Error::Outdated { what: format!("StatefulSet {}", child.name) });
+    }
+    let zone = child.zone.as_deref();
+    let mut body = scene.body(&scene.owner, &child.name, zone, child.version, child.replicas, names::HOLD);
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("uid".to_owned(), json!(now.uid()));
+        metadata.insert("resourceVersion".to_owned(), json!(now.resource_version()));
+    }
+    let template = |set: &DynamicObject| set.data.pointer("/spec/template").cloned();
+    Ok(match try_body(&sets, &child.name, body).await? {
+        Ok(then) => template(&then) == template(&now),
+        Err(_) => false,
+    })
+}
+
+/// Why the API server refuses the StatefulSet that the template comes to: the one of the template's version, or that of the next one.
+async fn problem(scene: &Scene, with_hash: Option<&ChildView>, context: &Context) -> Result<Option<String>, Error> {
+    let OwnerView { name, spec, status, .. } = &scene.observed.owner;
+    let zone = spec.all_zones().first().map(String::as_str);
+    let (name, version, zone) = if let Some(child) = with_hash {
+        (child.name.clone(), child.version, child.zone.as_deref())
+    } else {
+        let version = status.last_version.saturating_add(1);
+        (child_name(name, spec.update_strategy.kind, version, zone), version, zone)
+    };
+    if scene.observed.foreign.contains(&name) {
+        // What is said about somebody else's StatefulSet is no word about the template.
+        return Ok(None);
+    }
+    let body = scene.body(&scene.owner, &name, zone, version, 0, names::HOLD);
+    let sets: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()));
+    Ok(try_body(&sets, &name, body).await?.err())
+}
+
+/// Applies it for nothing: the StatefulSet that it would come to, or why it is refused.
+async fn try_body(sets: &Api<DynamicObject>, name: &str, body: Value) -> Result<Result<DynamicObject, String>, Error> {
+    let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
+    match deadline(format!("trying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await {
+        Ok(set) => Ok(Ok(set)),
+        Err(Error::Api { source, .. }) if is_refused(&source) => Ok(Err(cut(&told(&source), PROBLEM_BYTES).to_owned())),
+        Err(error) => Err(error),
+    }
+}
+
+/// The API server has looked at it and does not want it. A field that it does not know is told with status 500.
+fn is_refused(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => {
+            matches!(status.code, 400 | 403 | 422) || status.message.contains("failed to create typed patch object")
+        }
+        other => crate::errors::class_of(other) == Class::Invalid,
+    }
+}
