@@ -222,15 +222,21 @@ impl Obstacle<'_> {
 
 /// Why the controller cannot make a pod, if it said so.
 fn describe_missing(facts: &Facts, pod: &str) -> String {
-    // What was said before the set was changed last is about another pod of this name.
-    let changed = facts.set.changed.unwrap_or(Timestamp::MIN);
-    let is_it = |refused: &&RefusedPod| refused.name == pod && refused.last >= changed;
-    let Some(refused) = facts.set.refused_pods.iter().find(is_it) else {
-        return format!("{pod} does not exist yet");
-    };
+    let refused = facts.set.refused_pods.iter().find(|refused| refused.name == pod);
+    let told = refused.and_then(|refused| describe_refused(refused, facts.set.changed));
+    told.unwrap_or_else(|| format!("{pod} does not exist yet"))
+}
+
+/// Nothing if it was said before the set was changed last: then it is about another pod of this name.
+pub(crate) fn describe_refused(refused: &RefusedPod, changed: Option<Timestamp>) -> Option<String> {
+    let changed = changed.unwrap_or(Timestamp::MIN);
+    if refused.last < changed {
+        return None;
+    }
+    let pod = &refused.name;
     let reason = if refused.message.contains("exceeded quota") { "QuotaExceeded" } else { "FailedCreate" };
     let since = super::report::clock(refused.since.max(changed));
-    format!("{pod} cannot be created since {since} ({reason}: {})", refused.message)
+    Some(format!("{pod} cannot be created since {since} ({reason}: {})", refused.message))
 }
 
 /// What keeps a pod from being available, and since when.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use sts_plus_api::{ExtendedStatefulSetSpec, ExtendedStatefulSetStatus};
 
-use crate::{ConfigProblem, PodView, SetView, Try};
+use crate::{ConfigProblem, PodView, RefusedPod, SetView, Try};
 
 /// Everything that one decision looks at, read at about the same time.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +108,10 @@ pub struct ChildView {
     pub stale: Option<String>,
     /// Its pods.
     pub pods: Vec<PodView>,
+    /// The first pod that its controller could not make.
+    pub refused: Option<RefusedPod>,
+    /// When its spec was changed last.
+    pub changed: Option<Timestamp>,
     /// InPlace: what the rollout engine looks at.
     pub set: Option<Box<SetView>>,
 }

@@ -8,7 +8,7 @@ use sts_plus_api::VersionStrategyType;
 
 use super::{ChildView, OwnerView, VersionsObserved};
 use crate::PodView;
-use crate::rollout::{available_at, describe_pod, is_lost, is_ready, lost_at};
+use crate::rollout::{available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at};
 
 /// The name of the StatefulSet of a version: `<name>-v<N>`, with zones `<name>-<zone>-v<N>`; in place without the version.
 #[must_use]
@@ -135,7 +135,11 @@ impl<'a> World<'a> {
         }
         let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);
         if there != count {
-            return Some(format!("StatefulSet {name} has {there} of {count} pods"));
+            let refused =
+                child.refused.as_ref().filter(|refused| child.pods.iter().all(|pod| pod.name != refused.name));
+            let why = refused.filter(|_| there < count).and_then(|refused| describe_refused(refused, child.changed));
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            return Some(format!("StatefulSet {name} has {there} of {count} pods{why}"));
         }
         (child.replicas != count)
             .then(|| format!("StatefulSet {name} is to have {count} pods and not {}", child.replicas))

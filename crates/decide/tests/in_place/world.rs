@@ -194,6 +194,8 @@ impl World {
             selector: "app=web".into(),
             stale: marks.stale,
             pods: pods.collect(),
+            refused: None,
+            changed: None,
             set: Some(Box::new(sts_plus_model::operator::set_view(set))),
         }
     }

@@ -294,6 +294,8 @@ impl World {
             selector: format!("version={version}"),
             stale: None,
             pods: Vec::new(),
+            refused: None,
+            changed: None,
             set: None,
         }
     }

@@ -164,3 +164,17 @@ async fn a_hand_that_opens_the_partition_moves_no_pod() {
     assert!(["db-v1-0", "db-v1-1", "db-v1-2"].iter().all(|pod| after.world.is_ready_on(pod, "app:1")));
     story.end().await;
 }
+
+/// At rest, when nothing else would bring it to our attention for minutes.
+#[tokio::test]
+async fn a_status_that_somebody_wipes_is_written_anew_at_once() {
+    let story = Story::at_rest("wiped", &db()).await;
+    let before = story.view().await;
+    let patch = r#"{"status": null}"#;
+    let wipe = ["patch", "ests", "db", "--subresource=status", "--type=merge", "-p", patch];
+    story.scene.kubectl_ok(&wipe, "").await;
+    let after = story.until("known again", |view| view.is_only(1)).await;
+    assert_eq!((after.uids(""), after.status.current_version), (before.uids(""), Some(1)));
+    assert_eq!(story.trace(), ["db-v1 3"]);
+    story.end().await;
+}

@@ -1,4 +1,4 @@
-//! Pods that do not go: their node may be gone. Here a finalizer keeps them.
+//! Pods that do not go: their node may be gone; here a finalizer keeps them. And pods that do not come.
 
 use serde_json::json;
 use sts_plus_api::{Reason, VersionPhase};
@@ -48,5 +48,26 @@ async fn pods_leave_in_one_zone_at_a_time() {
     free(&story, "db-a-v1-1").await;
     story.until("one pod in each zone", |view| view.is_only(1) && view.uids("").len() == 2).await;
     eventually("it was seen", async || story.trace().last().map(String::as_str) == Some("db-b-v1 1")).await;
+    story.end().await;
+}
+
+#[tokio::test]
+async fn a_canary_that_a_quota_keeps_out_is_told_with_the_reason() {
+    let story = Story::at_rest("quota", &db()).await;
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "few" }, "spec": { "hard": { "pods": "3" } },
+    });
+    story.scene.create(&quota).await;
+    let counted = ["wait", "resourcequota/few", "--for=jsonpath={.status.used.pods}=3", "--timeout=30s"];
+    story.scene.kubectl_ok(&counted, "").await;
+    story.release("app:2").await;
+    let told = story.until("told", |view| view.status.message.contains("QuotaExceeded")).await;
+    let message = &told.status.message;
+    assert!(message.contains("StatefulSet db-v2 has 0 of 1 pods: db-v2-0 cannot be created since 20"), "{message}");
+    assert!(message.contains("exceeded quota: few"), "{message}");
+    story.scene.kubectl_ok(&["delete", "resourcequota", "few"], "").await;
+    // The controller retries with growing pauses; a change of the set makes it look at once.
+    story.scene.patch("statefulset/db-v2", &json!({ "metadata": { "annotations": { "look": "again" } } })).await;
+    story.until("version 2 alone", |view| view.is_only(2)).await;
     story.end().await;
 }

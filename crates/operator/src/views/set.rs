@@ -143,6 +143,8 @@ impl SetObject {
             selector: self.pod_selector().unwrap_or_default(),
             stale: is_stale.then(|| text(names::STALE_REASON)),
             pods,
+            refused: None,
+            changed: self.changed,
             set: None,
         })
     }

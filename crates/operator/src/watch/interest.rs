@@ -58,6 +58,9 @@ pub(super) trait Decoded: Sized {
 
     /// One that stands for an object of which only the metadata is known.
     fn tombstone(metadata: ObjectMeta) -> Option<Self>;
+
+    /// True if its status says of what generation it is, as every status of ours does.
+    fn has_status(&self) -> bool;
 }
 
 impl Decoded for PhasedRollout {
@@ -67,6 +70,10 @@ impl Decoded for PhasedRollout {
         let spec = serde_json::from_value(serde_json::json!({"targetRef": ""})).ok()?;
         Some(Self { metadata, spec, status: None })
     }
+
+    fn has_status(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.observed_generation.is_some())
+    }
 }
 
 impl Decoded for ExtendedStatefulSet {
@@ -75,6 +82,10 @@ impl Decoded for ExtendedStatefulSet {
     fn tombstone(metadata: ObjectMeta) -> Option<Self> {
         let spec = serde_json::from_value(serde_json::json!({"template": {}})).ok()?;
         Some(Self { metadata, spec, status: None })
+    }
+
+    fn has_status(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.observed_generation.is_some())
     }
 }
 
@@ -90,12 +101,18 @@ pub(super) fn owned(event: Event<PodObject>) -> Option<Event<PodObject>> {
 /// What was seen of each object, so that a write of its status alone is no news: every decision would wake itself.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    last: HashMap<(Option<String>, Option<String>), u64>,
+    last: HashMap<(Option<String>, Option<String>), Last>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Last {
+    hash: u64,
+    has_status: bool,
 }
 
 impl Seen {
-    /// True if something that people or other controllers write has changed.
-    pub(super) fn is_news(&mut self, object: &impl Resource) -> bool {
+    /// True if something that people or other controllers write has changed, or if somebody has wiped the status.
+    pub(super) fn is_news(&mut self, object: &(impl Resource + Decoded)) -> bool {
         let meta = object.meta();
         let mut hasher = DefaultHasher::new();
         meta.uid.hash(&mut hasher);
@@ -103,8 +120,9 @@ impl Seen {
         meta.annotations.hash(&mut hasher);
         meta.finalizers.hash(&mut hasher);
         meta.deletion_timestamp.is_some().hash(&mut hasher);
-        let hash = hasher.finish();
-        self.last.insert(key(object), hash) != Some(hash)
+        let now = Last { hash: hasher.finish(), has_status: object.has_status() };
+        let before = self.last.insert(key(object), now);
+        before.is_none_or(|before| before.hash != now.hash || (before.has_status && !now.has_status))
     }
 
     pub(super) fn forget(&mut self, object: &impl Resource) {
@@ -136,8 +154,11 @@ mod tests {
     fn a_status_alone_is_no_news() {
         let mut seen = Seen::default();
         assert!(seen.is_news(&rollout(&json!({}))));
-        let status = json!({"metadata": {"resourceVersion": "2"}, "status": {"phase": "Rolling"}});
+        let status =
+            json!({"metadata": {"resourceVersion": "2"}, "status": {"phase": "Rolling", "observedGeneration": 1}});
         assert!(!seen.is_news(&rollout(&status)));
+        assert!(seen.is_news(&rollout(&json!({"status": {}}))), "somebody wiped it");
+        assert!(!seen.is_news(&rollout(&status)), "it is written anew");
     }
 
     #[test]

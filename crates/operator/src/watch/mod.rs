@@ -99,7 +99,6 @@ fn config() -> watcher::Config {
 pub fn start(client: &Client, scope: &Scope, queues: &Queues, tasks: &mut JoinSet<()>) -> Arc<Caches> {
     let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
     let (owners, refusals) = (Writer::default(), Writer::default());
-    let queue = &queues.rollouts;
     let caches = Arc::new(Caches {
         rollouts: rollouts.as_reader(),
         owners: owners.as_reader(),
@@ -107,11 +106,11 @@ pub fn start(client: &Client, scope: &Scope, queues: &Queues, tasks: &mut JoinSe
         pods: pods.as_reader(),
         refusals: refusals.as_reader(),
     });
-    tasks.spawn(follow_rollouts(scope.api(client), rollouts, Arc::clone(&caches), queue.clone()));
+    tasks.spawn(follow_rollouts(scope.api(client), rollouts, Arc::clone(&caches), queues.rollouts.clone()));
     tasks.spawn(follow_owners(scope.api(client), owners, Arc::clone(&caches), queues.owners.clone()));
     tasks.spawn(follow_sets(scope.api(client), sets, Arc::clone(&caches), queues.clone()));
     tasks.spawn(follow_pods(scope.api(client), pods, Arc::clone(&caches), queues.clone()));
-    tasks.spawn(follow_refusals(scope.api(client), refusals, Arc::clone(&caches), queue.clone()));
+    tasks.spawn(follow_refusals(scope.api(client), refusals, Arc::clone(&caches), queues.clone()));
     caches
 }
 
@@ -237,12 +236,13 @@ async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches:
     .await;
 }
 
-/// Pods that could not be made (a quota, a policy): the PhasedRollouts of the set say why they wait.
+/// Pods that could not be made (a quota, a policy): the PhasedRollouts of the set, and the ExtendedStatefulSet that made it, say why they
+/// wait.
 async fn follow_refusals(
     api: Api<RefusalObject>,
     mut writer: Writer<RefusalObject>,
     caches: Arc<Caches>,
-    queue: Queue,
+    queues: Queues,
 ) {
     follow(
         Name {
@@ -262,7 +262,8 @@ async fn follow_refusals(
             if let Change::Object(event) = change
                 && let (Some(namespace), Some(set)) = (event.metadata.namespace.as_deref(), event.set())
             {
-                send(&queue, caches.rollouts_of(namespace, set, None));
+                send(&queues.rollouts, caches.rollouts_of(namespace, set, None));
+                caches.set(namespace, set).iter().for_each(|set| queues.wake_owner(&set.metadata));
             }
         },
     )

@@ -158,7 +158,12 @@ fn scene(
         .filter_map(|set| {
             let pods = pods.iter().filter(|pod| pod.belongs_to(set.uid())).filter_map(PodObject::view);
             let child = set.child_view(pods.collect())?;
-            Some(ChildView { set: is_in_place.then(|| Box::new(rolled(set, context))), ..child })
+            // What the controller of the StatefulSet says about pods that it cannot make.
+            let refused_pods = context.caches.refusals_of(set.namespace(), set.uid());
+            let refused = refused_pods.iter().min_by_key(|pod| &pod.name).cloned();
+            // What the rollout engine looks at.
+            let set = is_in_place.then(|| Box::new(SetView { refused_pods, ..set.view() }));
+            Some(ChildView { refused, set, ..child })
         })
         .collect();
     let mut template = render::template_view(&owner);
@@ -181,11 +186,6 @@ fn scene(
     };
     let sets = sets.into_iter().map(|set| (set.name().to_owned(), set)).collect();
     Scene { observed, owner, sets }
-}
-
-/// What the rollout engine looks at, with what the controller of the StatefulSet says about pods that it cannot make.
-fn rolled(set: &SetObject, context: &Context) -> SetView {
-    SetView { refused_pods: context.caches.refusals_of(set.namespace(), set.uid()), ..set.view() }
 }
 
 fn owner_view(owner: &ExtendedStatefulSet) -> OwnerView {
