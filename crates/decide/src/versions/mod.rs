@@ -87,7 +87,7 @@ fn steer(draft: &mut Draft, world: &World) -> Step {
     keep::services(draft, world, current, target);
     if draft.observed.owner.spec.paused {
         upgrade::stop_clock(draft);
-        return Step::Stand(paused(current));
+        return Step::Stand(paused(draft, world, current));
     }
     if let Some(stand) = tidy::others(draft, world, current, target) {
         return Step::Stand(stand);
@@ -100,8 +100,18 @@ fn steer(draft: &mut Draft, world: &World) -> Step {
     upgrade::advance(draft, world, current, target)
 }
 
-fn paused(current: i32) -> Stand {
-    let message = format!("spec.paused is true: version {current} stays as it is, and no step is made");
+fn paused(draft: &Draft, world: &World, current: i32) -> Stand {
+    let pods = |version: i32| world.children(version).iter().flat_map(|child| world.pods_at(child, version)).count();
+    let others = world.versions().filter(|version| *version != current && pods(*version) > 0);
+    let others: Vec<_> = others.map(|version| format!("; version {version} has pods too: {}", pods(version))).collect();
+    let others = others.concat();
+    let pending = if world.hash_of(current).is_some_and(|hash| *hash != draft.observed.template.hash) {
+        "; spec.template asks for another version"
+    } else {
+        ""
+    };
+    let message =
+        format!("spec.paused is true: version {current} stays as it is, and no step is made{others}{pending}");
     Stand::new(Motion::Held, VersionPhase::Paused, Reason::Paused, message)
 }
 

@@ -25,7 +25,10 @@ pub(super) fn rest(world: &World, current: i32) -> Stand {
     if wanted == 0 {
         return Stand::new(Motion::Rest, VersionPhase::Ready, Reason::NoPods, format!("version {current} has no pods"));
     }
-    let message = format!("version {current} has all {wanted} pods available");
+    let message = match wanted {
+        1 => format!("version {current} has its pod available"),
+        _ => format!("version {current} has all {wanted} pods available"),
+    };
     Stand::new(Motion::Rest, VersionPhase::Ready, Reason::AtRest, message)
 }
 

@@ -97,6 +97,10 @@ fn canaries(draft: &Draft, world: &World) -> i32 {
     draft.observed.owner.spec.update_strategy.canaries.min(first)
 }
 
+fn in_words(canaries: i32) -> String {
+    if canaries == 1 { "1 canary".to_owned() } else { format!("{canaries} canaries") }
+}
+
 fn canary(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) -> Step {
     let version = upgrade.version;
     let zone = world.first_served().and_then(|(zone, _)| zone);
@@ -119,7 +123,7 @@ fn canary(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) 
     }
     if let Some(obstacle) = obstacle {
         cycle::interrupt(&mut upgrade);
-        let message = format!("version {version}: waiting for {count} canaries: {obstacle}");
+        let message = format!("version {version}: waiting for {}: {obstacle}", in_words(count));
         draft.status.upgrade = Some(upgrade);
         return Step::Stand(moving(VersionPhase::Canary, Reason::CanaryStarting, message));
     }
@@ -128,7 +132,9 @@ fn canary(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) 
             (upgrade.step, upgrade.since, upgrade.cycle) = (UpgradeStep::Rolling, Some(draft.now), None);
             draft.status.upgrade = Some(upgrade);
             draft.wake_now();
-            let message = format!("version {version}: {count} canaries are well ({verdict}); all pods are started");
+            let are = if count == 1 { "is" } else { "are" };
+            let canaries = in_words(count);
+            let message = format!("version {version}: {canaries} {are} well ({verdict}); all pods are started");
             draft.normal(Reason::VersionRolling, &message);
             Step::Stand(moving(VersionPhase::Upgrading, Reason::VersionRolling, message))
         }

@@ -28,8 +28,8 @@ async fn leave(scene: &Scene, body: &Value) -> anyhow::Result<Reply> {
 
 fn refused(reply: &Reply) {
     let sentence = "spec.updateStrategy.type must stay RollingUpdate while a rollout of StatefulSet web is pending or running: delete \
-                    PhasedRollout gate first, or take the set from it by removing the annotation sts.plus/phased-rollout and setting \
-                    sts.plus/release: \"true\" in one write.";
+                    PhasedRollout gate first. To take the set from the PhasedRollout, remove the annotation sts.plus/phased-rollout \
+                    and set sts.plus/release: \"true\" in one write.";
     assert!(!reply.ok && reply.stderr.contains(sentence), "{}", reply.stderr);
 }
 

@@ -39,12 +39,27 @@ pub(super) fn annotations() -> [Value; 2] {
     ]
 }
 
-/// Whose StatefulSet it is, from the variable `rollout`: the name of a PhasedRollout, or `ExtendedStatefulSet/<name>`.
-pub(super) fn keeper() -> Value {
-    variable(
-        "keeper",
-        "variables.rollout.startsWith('ExtendedStatefulSet/') ? variables.rollout.replace('/', ' ') : 'PhasedRollout ' + variables.rollout",
-    )
+/// `rollout`: what the claim of the new object says.
+pub(super) fn claimer() -> Value {
+    variable("rollout", "'$CLAIM' in variables.after ? variables.after['$CLAIM'] : '?'")
+}
+
+/// `made`, `keeper` and `wayOut`: whose StatefulSet it is, and what whoever wants something else of it does, from the variable `rollout`:
+/// the name of a PhasedRollout, or `ExtendedStatefulSet/<name>`, which made it.
+pub(super) fn keeper() -> [Value; 3] {
+    [
+        variable("made", "variables.rollout.startsWith('ExtendedStatefulSet/')"),
+        variable(
+            "keeper",
+            "variables.made ? variables.rollout.replace('/', ' ') : 'PhasedRollout ' + variables.rollout",
+        ),
+        variable(
+            "wayOut",
+            "variables.made
+  ? 'Change ' + variables.keeper + ' instead: what others write to its StatefulSets is put back.'
+  : 'To take the set from the PhasedRollout, remove the annotation $CLAIM and set $RELEASE: \"true\" in one write.'",
+        ),
+    ]
 }
 
 /// Whether the strategy of `object` is the one that a partition can hold. The API server fills in a missing type.

@@ -18,7 +18,7 @@ use super::cel::{annotations, changes, exemptions, keeper, rolls, tampering, tex
 
 /// The policy. `operators` are the user names of the operator.
 pub(super) fn policy(operators: &[String]) -> Value {
-    let variables = [annotations().as_slice(), &exemptions(), &changes(), &tampering(), &demands()].concat();
+    let variables = [annotations().as_slice(), &exemptions(), &changes(), &tampering(), &demands(), &keeper()].concat();
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -59,7 +59,7 @@ fn validation(expression: &str, message: &str, message_expression: &str) -> Valu
     })
 }
 
-fn demands() -> [Value; 4] {
+fn demands() -> [Value; 3] {
     [
         variable("free", &format!("variables.exempt || !({})", rolls("object"))),
         variable(
@@ -70,22 +70,19 @@ fn demands() -> [Value; 4] {
             "rollout",
             "'$CLAIM' in variables.after ? variables.after['$CLAIM'] : '$CLAIM' in variables.before ? variables.before['$CLAIM'] : '?'",
         ),
-        keeper(),
     ]
 }
 
 const TEMPLATE: &str = "'$HEAD: pods of StatefulSet ' + object.metadata.name + ' from index ' + string(variables.asked)
-+ ' up would roll to it unchecked, and ' + variables.keeper + ' rolls them one at a time. Either write '
-+ 'spec.updateStrategy.rollingUpdate.partition: $HOLD in the same change, or set spec.paused: true on the PhasedRollout, '
-+ 'wait until it has raised the partition to $HOLD, and write again.'";
++ ' up would roll to it unchecked, and ' + variables.keeper + ' rolls them one at a time. ' + (variables.made ? variables.wayOut
+: 'Either write spec.updateStrategy.rollingUpdate.partition: $HOLD in the same change, or set spec.paused: true on the '
++ 'PhasedRollout, wait until it has raised the partition to $HOLD, and write again.')";
 
 const LOWERED: &str = "'spec.updateStrategy.rollingUpdate.partition of StatefulSet ' + object.metadata.name
 + ' cannot be lowered from ' + string(variables.had) + ' to ' + string(variables.asked) + ': ' + variables.keeper
 + ' lowers it pod by pod as its checks pass. Write the partition that is there, or apply a manifest without it. To let exactly this '
 + 'partition through without checks, write it together with the annotation $ALLOW: \"' + string(variables.asked)
-+ '\" and without a change of the template. To take the set from the PhasedRollout, remove the annotation $CLAIM and set '
-+ '$RELEASE: \"true\" in one write.'";
++ '\" and without a change of the template. ' + variables.wayOut";
 
 const ANNOTATIONS: &str = "'StatefulSet ' + object.metadata.name + ' belongs to ' + variables.keeper
-+ ': leave these annotations as they are: ' + variables.undone.join(', ') + '. To take the set from the PhasedRollout, remove '
-+ 'the annotation $CLAIM and set $RELEASE: \"true\" in one write.'";
++ ': leave these annotations as they are: ' + variables.undone.join(', ') + '. ' + variables.wayOut";

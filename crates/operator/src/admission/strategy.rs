@@ -9,11 +9,11 @@
 
 use serde_json::{Value, json};
 
-use super::cel::{annotations, exemptions, partition, rolls, text, variable};
+use super::cel::{annotations, claimer, exemptions, keeper, partition, rolls, text, variable};
 
 /// The policy. `operators` are the user names of the operator.
 pub(super) fn policy(operators: &[String]) -> Value {
-    let variables = [annotations().as_slice(), &exemptions(), &[running()]].concat();
+    let variables = [annotations().as_slice(), &exemptions(), &[running(), claimer()], &keeper()].concat();
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -51,5 +51,4 @@ fn running() -> Value {
 }
 
 const REFUSAL: &str = "'spec.updateStrategy.type must stay RollingUpdate while a rollout of StatefulSet ' + object.metadata.name \
-     + ' is pending or running: delete PhasedRollout ' + variables.after[?'$CLAIM'].orValue('?') + ' first, or take the set from it \
-     by removing the annotation $CLAIM and setting $RELEASE: \"true\" in one write.'";
+     + ' is pending or running: ' + (variables.made ? variables.wayOut : 'delete ' + variables.keeper + ' first. ' + variables.wayOut)";

@@ -7,11 +7,11 @@
 
 use serde_json::{Value, json};
 
-use super::cel::{annotations, keeper, partition, rolls, text, variable};
+use super::cel::{annotations, claimer, keeper, partition, rolls, text, variable};
 
 /// The policy. `operators` are the user names of the operator.
 pub(super) fn policy(operators: &[String]) -> Value {
-    let variables = [annotations().as_slice(), &findings()].concat();
+    let variables = [annotations().as_slice(), &[claimer()], &keeper(), &findings()].concat();
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -37,11 +37,9 @@ pub(super) fn policy(operators: &[String]) -> Value {
     })
 }
 
-fn findings() -> [Value; 5] {
+fn findings() -> [Value; 3] {
     [
         variable("kept", &partition("object")),
-        variable("rollout", "'$CLAIM' in variables.after ? variables.after['$CLAIM'] : '?'"),
-        keeper(),
         // An old record and a new one are told apart by a leading zero, which is of no interest to a reader.
         variable("refused", "'$REFUSED' in variables.after ? string(int(variables.after['$REFUSED'])) : ''"),
         variable(
@@ -59,8 +57,7 @@ fn findings() -> [Value; 5] {
 const REFUSED: &str = "'partition ' + variables.refused + ' was not granted: ' + variables.keeper
 + ' holds StatefulSet ' + object.metadata.name + ' at partition ' + string(variables.kept)
 + ' and lowers it pod by pod as its checks pass. To let exactly this partition through without checks, write it together with '
-+ 'the annotation $ALLOW: \"' + variables.refused + '\" and without a change of the template. To take the set from the '
-+ 'PhasedRollout, remove the annotation $CLAIM and set $RELEASE: \"true\" in one write.'";
++ 'the annotation $ALLOW: \"' + variables.refused + '\" and without a change of the template. ' + variables.wayOut";
 
 const RAISED: &str = "'StatefulSet ' + object.metadata.name + ' is held at partition $HOLD: ' + variables.keeper
 + ' rolls its pods one at a time as its checks pass. Nothing needs to be done. '
