@@ -1,7 +1,7 @@
 //! Reads: everything that one decision looks at, from the caches or from the API server. It writes nothing: whether the API server
 //! takes the template is found out by a dry run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -10,16 +10,15 @@ use kube::{Api, ResourceExt as _};
 use serde_json::Value;
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::{
-    CheckRequest, ChildView, ConfigProblem, OrphanView, OwnerView, ServiceView, SetView, TemplateView,
-    VersionsObserved, child_name,
+    CheckRequest, ChildView, ConfigProblem, OrphanView, OwnerView, ServiceView, SetView, TemplateView, VersionsObserved,
 };
 
 use super::memory::Known;
 use super::render::{self, Child};
-use super::{Context, leave, templates};
+use super::{Context, leave, refusal, templates};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
-use crate::errors::{Class, Error, told};
+use crate::errors::{Class, Error};
 use crate::hold::serves_mutating_policies;
 use crate::tries::Asked;
 use crate::views::{PodObject, SetObject};
@@ -123,6 +122,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     let strategy = &owner.spec.update_strategy;
     let known = Known {
         generation: owner.metadata.generation.unwrap_or_default(),
+        sets: uids(&sets),
         active: service(&owner, strategy.active_service.as_deref(), context).await?,
         preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
         former: former(&owner, context).await?,
@@ -142,6 +142,10 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     scene.observed.template.problem.clone_from(&template_problem);
     context.memory.put(&uid, Known { template_problem, ..known });
     Ok(Some(scene))
+}
+
+fn uids<'s>(sets: impl IntoIterator<Item = &'s SetObject>) -> BTreeSet<String> {
+    sets.into_iter().map(|set| set.uid().to_owned()).collect()
 }
 
 fn scene(
@@ -271,35 +275,23 @@ async fn empty_zones(owner: &ExtendedStatefulSet, context: &Context) -> Result<V
 /// Why the API server refuses the StatefulSet that the template comes to. One that exists with exactly this template was taken.
 async fn template_problem(scene: &Scene, context: &Context) -> Result<Option<String>, Error> {
     let observed = &scene.observed;
-    let template = &observed.template;
-    let with_hash = observed.children.iter().find(|child| child.hash == template.hash);
-    let known = context.memory.get(scene.uid());
-    if with_hash.is_some_and(|child| child.settings == template.settings) {
-        return Ok(None);
-    }
-    if let Some(known) = known.filter(|known| known.generation == observed.owner.generation) {
+    let Some((name, version, zone)) = refusal::candidate(observed) else { return Ok(None) };
+    let is_same =
+        |known: &Known| known.generation == observed.owner.generation && known.sets == uids(scene.sets.values());
+    if let Some(known) = context.memory.get(scene.uid()).filter(is_same) {
         return Ok(known.template_problem);
     }
-    let OwnerView { name, spec, status, .. } = &observed.owner;
-    let zone = spec.all_zones().first().map(String::as_str);
-    let (name, version) = if let Some(child) = with_hash {
-        (child.name.clone(), child.version)
-    } else {
-        let version = status.last_version.saturating_add(1);
-        (child_name(name, spec.update_strategy.kind, version, zone), version)
-    };
     if observed.foreign.contains(&name) {
         // What is said about somebody else's StatefulSet is no word about the template.
         return Ok(None);
     }
-    let zone = with_hash.map_or(zone, |child| child.zone.as_deref());
     let body = scene.body(&scene.owner, &name, zone, version, 0, names::HOLD);
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
     let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
-    match deadline(format!("trying StatefulSet {name}"), sets.patch(&name, &params, &Patch::Apply(body))).await {
+    match deadline(format!("trying StatefulSet {name}"), sets.patch(&name, &params, &Patch::Apply(&body))).await {
         Ok(_) => Ok(None),
         Err(Error::Api { source, .. }) if is_refused(&source) => {
-            Ok(Some(crate::errors::cut(&told(&source), 700).to_owned()))
+            Ok(Some(Box::pin(refusal::words(&body, &source, scene, context)).await))
         }
         Err(error) => Err(error),
     }
