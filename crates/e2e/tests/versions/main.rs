@@ -6,6 +6,7 @@ mod checks;
 mod children;
 mod in_place;
 mod in_place_adversity;
+mod in_place_fixed;
 mod input;
 mod leaving;
 mod lost;

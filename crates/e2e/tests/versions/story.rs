@@ -166,6 +166,21 @@ impl Story {
         assert!(was_whole, "never {count} pods");
     }
 
+    /// The fewest Ready pods of any version after there were three of them, as they were seen.
+    pub fn fewest_ready(&self) -> usize {
+        let mut pods: BTreeMap<String, bool> = BTreeMap::new();
+        let mut fewest = None;
+        for entry in &self.scene.tape.entries() {
+            let Some((uid, _, ready)) = pod_of(entry) else { continue };
+            pods.insert(uid, ready);
+            let count = pods.values().filter(|ready| **ready).count();
+            if fewest.is_some() || count >= 3 {
+                fewest = Some(fewest.unwrap_or(count).min(count));
+            }
+        }
+        fewest.expect("there were three")
+    }
+
     pub async fn end(self) {
         self.scene.end().await;
     }

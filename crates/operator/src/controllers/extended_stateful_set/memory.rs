@@ -1,7 +1,7 @@
 //! What was found out about an ExtendedStatefulSet and is not in a cache: its Services, its zones, and what the API server says about
 //! its template. Kept until the next look at the API server itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use sts_plus_decide::ServiceView;
@@ -19,6 +19,8 @@ pub struct Memory {
 pub(super) struct Known {
     /// Its generation then.
     pub(super) generation: i64,
+    /// The UIDs of its StatefulSets then: one that is made anew takes what the one before refused.
+    pub(super) sets: BTreeSet<String>,
     pub(super) active: Option<ServiceView>,
     pub(super) preview: Option<ServiceView>,
     pub(super) former: Vec<ServiceView>,

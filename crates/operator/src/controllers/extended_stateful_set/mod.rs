@@ -8,6 +8,7 @@ mod apply;
 mod leave;
 mod memory;
 mod observe;
+mod refusal;
 mod render;
 mod templates;
 mod trial;

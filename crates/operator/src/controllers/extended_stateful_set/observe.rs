@@ -1,7 +1,7 @@
 //! Reads: everything that one decision looks at, from the caches or from the API server. It writes nothing: whether the API server
 //! takes the template is found out by a dry run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::api::ListParams;
@@ -43,6 +43,11 @@ impl Scene {
 
     pub(super) fn name(&self) -> &str {
         &self.observed.owner.name
+    }
+
+    /// The UIDs of its StatefulSets.
+    pub(super) fn uids(&self) -> BTreeSet<String> {
+        self.sets.values().map(|set| set.uid().to_owned()).collect()
     }
 
     pub(super) fn reference(&self) -> ObjectRef<ExtendedStatefulSet> {
@@ -124,6 +129,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     let strategy = &owner.spec.update_strategy;
     let known = Known {
         generation: owner.metadata.generation.unwrap_or_default(),
+        sets: sets.iter().map(|set| set.uid().to_owned()).collect(),
         active: service(&owner, strategy.active_service.as_deref(), context).await?,
         preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
         former: former(&owner, context).await?,

@@ -8,14 +8,14 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sts_plus_api::names;
-use sts_plus_decide::{ChildView, OwnerView, TemplateView, child_name};
+use sts_plus_decide::{ChildView, TemplateView};
 
-use super::Context;
+use super::memory::Known;
 use super::observe::Scene;
+use super::refusal::Candidate;
+use super::{Context, refusal};
 use crate::client::deadline;
-use crate::errors::{Class, Error, cut, told};
-
-const PROBLEM_BYTES: usize = 700;
+use crate::errors::{Class, Error};
 
 /// What was found out about the template of one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,24 +35,20 @@ impl Trial {
     }
 }
 
-/// Tries the template, unless the result is known: a StatefulSet that exists with exactly this template was taken.
+/// Tries the template, unless the result is known: StatefulSets that exist with exactly this template have taken it.
 pub(super) async fn of(scene: &Scene, context: &Context) -> Result<Trial, Error> {
     let observed = &scene.observed;
-    let template = &observed.template;
-    let with_hash = observed.children.iter().find(|child| child.hash == template.hash);
-    if with_hash.is_some_and(|child| child.settings == template.settings) {
-        return Ok(Trial::default());
-    }
-    let known = context.memory.get(scene.uid());
-    if let Some(known) = known.filter(|known| known.generation == observed.owner.generation) {
+    let Some(candidate) = refusal::candidate(observed) else { return Ok(Trial::default()) };
+    let is_known = |known: &Known| known.generation == observed.owner.generation && known.sets == scene.uids();
+    if let Some(known) = context.memory.get(scene.uid()).filter(is_known) {
         return Ok(known.trial);
     }
-    if with_hash.is_none()
+    if observed.children.iter().all(|child| child.hash != observed.template.hash)
         && let Some(hash) = same(scene, context).await?
     {
         return Ok(Trial { problem: None, comes_to: Some(hash) });
     }
-    Ok(Trial { problem: problem(scene, with_hash, context).await?, comes_to: None })
+    Ok(Trial { problem: problem(candidate, scene, context).await?, comes_to: None })
 }
 
 /// The digest of the version that the template would leave as it is.
@@ -75,8 +71,7 @@ async fn would_leave(child: &ChildView, scene: &Scene, context: &Context) -> Res
     if !is_ours {
         return Ok(false);
     }
-    let sets: Api<DynamicObject> =
-        Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()));
+    let sets = sets(scene, context);
     let Some(now) = deadline(format!("reading StatefulSet {}", child.name), sets.get_opt(&child.name)).await? else {
         return Ok(false);
     };
@@ -90,38 +85,40 @@ async fn would_leave(child: &ChildView, scene: &Scene, context: &Context) -> Res
         metadata.insert("resourceVersion".to_owned(), json!(now.resource_version()));
     }
     let template = |set: &DynamicObject| set.data.pointer("/spec/template").cloned();
-    Ok(match try_body(&sets, &child.name, body).await? {
+    Ok(match try_body(&sets, &child.name, &body).await? {
         Ok(then) => template(&then) == template(&now),
         Err(_) => false,
     })
 }
 
-/// Why the API server refuses the StatefulSet that the template comes to: the one of the template's version, or that of the next one.
-async fn problem(scene: &Scene, with_hash: Option<&ChildView>, context: &Context) -> Result<Option<String>, Error> {
-    let OwnerView { name, spec, status, .. } = &scene.observed.owner;
-    let zone = spec.all_zones().first().map(String::as_str);
-    let (name, version, zone) = if let Some(child) = with_hash {
-        (child.name.clone(), child.version, child.zone.as_deref())
-    } else {
-        let version = status.last_version.saturating_add(1);
-        (child_name(name, spec.update_strategy.kind, version, zone), version, zone)
-    };
+/// Why the API server refuses the StatefulSet that the template comes to.
+async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> Result<Option<String>, Error> {
+    let (name, version, zone) = candidate;
     if scene.observed.foreign.contains(&name) {
         // What is said about somebody else's StatefulSet is no word about the template.
         return Ok(None);
     }
     let body = scene.body(&scene.owner, &name, zone, version, 0, names::HOLD);
-    let sets: Api<DynamicObject> =
-        Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()));
-    Ok(try_body(&sets, &name, body).await?.err())
+    match try_body(&sets(scene, context), &name, &body).await? {
+        Ok(_) => Ok(None),
+        Err(refused) => Ok(Some(Box::pin(refusal::words(&body, &refused, scene, context)).await)),
+    }
 }
 
-/// Applies it for nothing: the StatefulSet that it would come to, or why it is refused.
-async fn try_body(sets: &Api<DynamicObject>, name: &str, body: Value) -> Result<Result<DynamicObject, String>, Error> {
+fn sets(scene: &Scene, context: &Context) -> Api<DynamicObject> {
+    Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()))
+}
+
+/// Applies it for nothing: the StatefulSet that it would come to, or how it is refused.
+async fn try_body(
+    sets: &Api<DynamicObject>,
+    name: &str,
+    body: &Value,
+) -> Result<Result<DynamicObject, Box<kube::Error>>, Error> {
     let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
     match deadline(format!("trying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await {
         Ok(set) => Ok(Ok(set)),
-        Err(Error::Api { source, .. }) if is_refused(&source) => Ok(Err(cut(&told(&source), PROBLEM_BYTES).to_owned())),
+        Err(Error::Api { source, .. }) if is_refused(&source) => Ok(Err(source)),
         Err(error) => Err(error),
     }
 }

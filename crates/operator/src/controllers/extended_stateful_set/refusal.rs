@@ -1,0 +1,150 @@
+//! A StatefulSet that is there cannot take every change. The API server refuses those with a text that names all other fields; here it
+//! becomes one sentence with the field and the cure. It reads and tries, and never writes.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use sts_plus_api::VersionStrategyType;
+use sts_plus_decide::{ChildView, VersionsObserved, child_name};
+
+use super::Context;
+use super::observe::Scene;
+use crate::client::deadline;
+use crate::errors::{Error, cut, told};
+
+/// What a StatefulSet keeps from its making to its end.
+const FOR_LIFE: [&str; 4] = ["podManagementPolicy", "selector", "serviceName", "volumeClaimTemplates"];
+/// How the API server's own words are cut.
+const BYTES: usize = 700;
+
+/// A StatefulSet that the template is to be tried on: name, version and zone.
+pub(super) type Candidate<'o> = (String, i32, Option<&'o str>);
+
+/// The one that it is tried on. None if all that are there have taken it.
+pub(super) fn candidate(observed: &VersionsObserved) -> Option<Candidate<'_>> {
+    let (template, owner) = (&observed.template, &observed.owner);
+    let kind = owner.spec.update_strategy.kind;
+    let next = owner.status.last_version.saturating_add(1);
+    let with_hash = observed.children.iter().find(|child| child.hash == template.hash);
+    let version = with_hash.map_or(next, |child| child.version);
+    let has_taken = |child: &ChildView| child.hash == template.hash && child.settings == template.settings;
+    // In place every zone has to take it, and those that are there may be other ones than the first of the list.
+    let on = match kind {
+        VersionStrategyType::InPlace if !observed.children.is_empty() => {
+            Some(observed.children.iter().find(|child| !has_taken(child))?)
+        }
+        _ if with_hash.is_some_and(has_taken) => return None,
+        _ => with_hash,
+    };
+    let first = owner.spec.all_zones().first().map(String::as_str);
+    Some(match on {
+        Some(child) => (child.name.clone(), version, child.zone.as_deref()),
+        None => (child_name(&owner.name, kind, version, first), version, first),
+    })
+}
+
+/// Why the API server does not take `body`, in words for people.
+pub(super) async fn words(body: &Value, refused: &kube::Error, scene: &Scene, context: &Context) -> String {
+    let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let api_server = || cut(&told(refused), BYTES).to_owned();
+    if !scene.sets.contains_key(name) || !is_for_life(refused) {
+        return api_server();
+    }
+    match changed(name, body, scene, context).await {
+        Ok(fields) => sentence(name, &fields),
+        // The template has another fault as well, which is to be mended first.
+        Err(Error::Api { source, .. }) => cut(&told(&source), BYTES).to_owned(),
+        Err(_) => sentence(name, &[]),
+    }
+}
+
+/// True if the answer is that a StatefulSet keeps something for life. Kubernetes 1.37 names each field, releases before it the whole spec.
+fn is_for_life(refused: &kube::Error) -> bool {
+    let kube::Error::Api(status) = refused else { return false };
+    let is_named = |field: &str| FOR_LIFE.iter().any(|kept| field.strip_prefix("spec.") == Some(kept));
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| match cause.field.as_str() {
+        "spec" => cause.reason == "FieldValueForbidden",
+        field => is_named(field) && cause.message.contains("immutable"),
+    })
+}
+
+/// What of it the template changes. The API server says what the template comes to with its defaults: as a StatefulSet that is not made.
+async fn changed(name: &str, body: &Value, scene: &Scene, context: &Context) -> Result<Vec<&'static str>, Error> {
+    let sets: Api<StatefulSet> = Api::namespaced(context.client.clone(), scene.namespace());
+    let mut another = body.clone();
+    if let Some(metadata) = another.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+        metadata.remove("name");
+        metadata.insert("generateName".to_owned(), json!("sts-plus-try-"));
+    }
+    let another = serde_json::from_value(another).map_err(|error| unusable(name, &error))?;
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let wanted = deadline("trying a StatefulSet of the template", sets.create(&params, &another)).await?;
+    let there = deadline(format!("reading StatefulSet {name}"), sets.get(name)).await?;
+    let plain = |set: StatefulSet| serde_json::to_value(set.spec).map_err(|error| unusable(name, &error));
+    let (wanted, there) = (plain(wanted)?, plain(there)?);
+    Ok(FOR_LIFE.into_iter().filter(|field| kept(&wanted, field) != kept(&there, field)).collect())
+}
+
+fn unusable(name: &str, error: &serde_json::Error) -> Error {
+    Error::Unusable { what: format!("StatefulSet {name}"), problem: error.to_string() }
+}
+
+/// A field of a spec. The status of a claim template says nothing.
+fn kept(spec: &Value, field: &str) -> Value {
+    let mut value = spec.get(field).cloned().unwrap_or_default();
+    for claim in value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        claim.remove("status");
+    }
+    value
+}
+
+fn sentence(name: &str, fields: &[&str]) -> String {
+    let is_known = !fields.is_empty();
+    let fields = if is_known { fields } else { &FOR_LIFE };
+    let what = fields.iter().map(|field| format!("spec.template.spec.{field}")).collect::<Vec<_>>();
+    let what = what.join(if is_known { " and " } else { " or " });
+    // Pods that the new selector does not fit would be left alone under the names that are needed.
+    let adopts = is_known && !fields.contains(&"selector");
+    let anew = if adopts {
+        format!(
+            ", or delete it with `kubectl delete statefulset {name} --cascade=orphan`: it is made anew with the new value, and its pods \
+             move to it one at a time"
+        )
+    } else {
+        ", or make another ExtendedStatefulSet with the new one".to_owned()
+    };
+    let claims = if fields.contains(&"volumeClaimTemplates") && is_known {
+        "; claims that exist stay as they are: what is to be larger is edited there (PersistentVolumeClaim spec.resources)"
+    } else {
+        ""
+    };
+    format!(
+        "{what} cannot be changed in place, StatefulSet {name} keeps it for life: take the change back{anew}{claims}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_names_the_field_and_a_cure_that_works_for_it() {
+        let claims = sentence("db", &["volumeClaimTemplates"]);
+        assert!(claims.starts_with("spec.template.spec.volumeClaimTemplates cannot be changed in place"), "{claims}");
+        assert!(claims.contains("--cascade=orphan") && claims.contains("PersistentVolumeClaim"), "{claims}");
+        let selector = sentence("db", &["selector", "serviceName"]);
+        assert!(selector.contains("spec.template.spec.selector and spec.template.spec.serviceName"), "{selector}");
+        assert!(!selector.contains("orphan"), "{selector}");
+        assert!(sentence("db", &[]).contains("spec.template.spec.podManagementPolicy or "));
+    }
+
+    #[test]
+    fn the_status_of_a_claim_template_is_no_change() {
+        let spec =
+            |status: Value| json!({ "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "status": status }] });
+        let of = |status| kept(&spec(status), "volumeClaimTemplates");
+        assert_eq!(of(json!({ "phase": "Pending" })), of(json!(null)));
+    }
+}
