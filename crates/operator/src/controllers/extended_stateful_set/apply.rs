@@ -59,47 +59,15 @@ fn note(status: &mut ExtendedStatefulSetStatus, set: &SetObject, is_in_place: bo
 
 /// One write; the StatefulSet as it is then, if it was one that stays.
 async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result<Option<SetObject>, Error> {
-    let done = match action {
-        VersionAction::Create { name, .. }
-        | VersionAction::Apply { name, .. }
-        | VersionAction::Scale { name, .. }
-        | VersionAction::Adopt { name, .. }
-        | VersionAction::Mark { name, .. } => {
-            let written = match action {
-                VersionAction::Adopt { uid, .. } => leave::adopt(name, uid, scene, context).await?,
-                _ => write_set(name, action, scene, context).await?,
-            };
-            context.written.remember(written.uid(), written.metadata.resource_version.as_deref());
-            return Ok(Some(written));
-        }
-        VersionAction::Roll(action) => {
-            let Context { client, written, failures, .. } = context;
-            let roll = Roll { client, namespace: scene.namespace(), written, failures };
-            return roll.step(action, &scene.sets).await;
-        }
-        VersionAction::Remember { version } => templates::remember(*version, scene, context).await,
-        VersionAction::Forget { version } => templates::forget(*version, scene, context).await,
-        VersionAction::AddFinalizer => leave::guard(scene, context).await,
-        VersionAction::RemoveFinalizer => leave::end(scene, context).await,
-        VersionAction::Free { service } => leave::free(service, scene, context).await,
-        VersionAction::Orphan => leave::orphan(scene, context).await,
-        VersionAction::Delete { name, uid } => delete(name, uid, scene, context).await,
-        VersionAction::Select { service, before, version } => {
-            select(service, before.as_deref(), *version, scene, context).await
-        }
-    };
-    done.map(|()| None)
-}
-
-/// A write of the StatefulSet `name`.
-async fn write_set(name: &str, action: &VersionAction, scene: &Scene, context: &Context) -> Result<SetObject, Error> {
-    let (what, params, patch) = match action {
-        VersionAction::Create { zone, version, replicas, .. } => {
+    let none = |()| None;
+    let applying = PatchParams::apply(names::MANAGER_VERSIONS).force();
+    let written = match action {
+        VersionAction::Create { name, zone, version, replicas } => {
             let owner = templates::owner_at(*version, scene, context).await?;
             let body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, names::HOLD);
-            ("making", PatchParams::apply(names::MANAGER_VERSIONS).force(), Patch::Apply(body))
+            Some(write_set("making", name, &applying, &Patch::Apply(body), scene, context).await?)
         }
-        VersionAction::Apply { zone, version, replicas, partition, .. } => {
+        VersionAction::Apply { name, zone, version, replicas, partition } => {
             let owner = templates::owner_at(*version, scene, context).await?;
             let mut body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, *partition);
             let seen = scene.sets.get(name).map(|set| &set.metadata);
@@ -107,25 +75,52 @@ async fn write_set(name: &str, action: &VersionAction, scene: &Scene, context: &
                 metadata.insert("uid".to_owned(), json!(seen.uid));
                 metadata.insert("resourceVersion".to_owned(), json!(seen.resource_version));
             }
-            ("applying", PatchParams::apply(names::MANAGER_VERSIONS).force(), Patch::Apply(body))
+            Some(write_set("applying", name, &applying, &Patch::Apply(body), scene, context).await?)
         }
-        VersionAction::Scale { uid, replicas, .. } => {
+        VersionAction::Scale { name, uid, replicas } => {
             let change = json!({ "metadata": { "uid": uid }, "spec": { "replicas": replicas } });
-            ("scaling", by(names::MANAGER_VERSIONS), Patch::Merge(change))
+            let params = by(names::MANAGER_VERSIONS);
+            Some(write_set("scaling", name, &params, &Patch::Merge(change), scene, context).await?)
         }
-        VersionAction::Mark { uid, stale, .. } => {
-            let (stale, reason) = (stale.as_ref().map(|_| "true"), stale);
-            let annotations = json!({ names::STALE: stale, names::STALE_REASON: reason });
+        VersionAction::Mark { name, uid, stale } => {
+            let annotations = json!({ names::STALE: stale.as_ref().map(|_| "true"), names::STALE_REASON: stale });
             let change = json!({ "metadata": { "uid": uid, "annotations": annotations } });
-            ("marking", by(names::MANAGER_MARKS), Patch::Merge(change))
+            let params = by(names::MANAGER_MARKS);
+            Some(write_set("marking", name, &params, &Patch::Merge(change), scene, context).await?)
         }
-        other => {
-            let what = format!("{other:?}");
-            return Err(Error::Unusable { what, problem: "it is no write of a StatefulSet".to_owned() });
+        VersionAction::Adopt { name, uid } => Some(leave::adopt(name, uid, scene, context).await?),
+        VersionAction::Roll(action) => {
+            let Context { client, written, failures, .. } = context;
+            let roll = Roll { client, namespace: scene.namespace(), written, failures };
+            return roll.step(action, &scene.sets).await;
+        }
+        VersionAction::Remember { version } => templates::remember(*version, scene, context).await.map(none)?,
+        VersionAction::Forget { version } => templates::forget(*version, scene, context).await.map(none)?,
+        VersionAction::AddFinalizer => leave::guard(scene, context).await.map(none)?,
+        VersionAction::RemoveFinalizer => leave::end(scene, context).await.map(none)?,
+        VersionAction::Free { service } => leave::free(service, scene, context).await.map(none)?,
+        VersionAction::Orphan => leave::orphan(scene, context).await.map(none)?,
+        VersionAction::Delete { name, uid } => delete(name, uid, scene, context).await.map(none)?,
+        VersionAction::Select { service, before, version } => {
+            select(service, before.as_deref(), *version, scene, context).await.map(none)?
         }
     };
+    if let Some(set) = &written {
+        context.written.remember(set.uid(), set.metadata.resource_version.as_deref());
+    }
+    Ok(written)
+}
+
+async fn write_set(
+    what: &str,
+    name: &str,
+    params: &PatchParams,
+    patch: &Patch<Value>,
+    scene: &Scene,
+    context: &Context,
+) -> Result<SetObject, Error> {
     let sets: Api<SetObject> = Api::namespaced(context.client.clone(), scene.namespace());
-    deadline(format!("{what} StatefulSet {name}"), sets.patch(name, &params, &patch)).await
+    deadline(format!("{what} StatefulSet {name}"), sets.patch(name, params, patch)).await
 }
 
 async fn delete(name: &str, uid: &str, scene: &Scene, context: &Context) -> Result<(), Error> {
