@@ -104,6 +104,10 @@ pub struct ChildView {
     pub stale: Option<String>,
     /// Its pods.
     pub pods: Vec<PodView>,
+    /// A pod that is not its own and has the name of the next one that it would make, and the cure.
+    pub in_the_way: Option<String>,
+    /// InPlace: a pod that says another version than its revision, and the cure.
+    pub mislabelled: Option<String>,
     /// InPlace: what the rollout engine looks at.
     pub set: Option<Box<SetView>>,
 }

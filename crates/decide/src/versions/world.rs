@@ -135,7 +135,8 @@ impl<'a> World<'a> {
         }
         let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);
         if there != count {
-            return Some(format!("StatefulSet {name} has {there} of {count} pods"));
+            let why = child.in_the_way.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            return Some(format!("StatefulSet {name} has {there} of {count} pods{why}"));
         }
         (child.replicas != count)
             .then(|| format!("StatefulSet {name} is to have {count} pods and not {}", child.replicas))

@@ -193,6 +193,8 @@ impl World {
             selector: "app=web".into(),
             stale: marks.stale,
             pods: pods.collect(),
+            in_the_way: None,
+            mislabelled: None,
             set: Some(Box::new(sts_plus_model::operator::set_view(set))),
         }
     }

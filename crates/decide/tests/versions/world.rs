@@ -293,6 +293,8 @@ impl World {
             selector: format!("version={version}"),
             stale: None,
             pods: Vec::new(),
+            in_the_way: None,
+            mislabelled: None,
             set: None,
         }
     }

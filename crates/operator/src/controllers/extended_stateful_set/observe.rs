@@ -15,7 +15,7 @@ use sts_plus_decide::{
 
 use super::memory::Known;
 use super::render::{self, Child};
-use super::{Context, leave, refusal, templates};
+use super::{Context, labels, leave, refusal, templates};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
 use crate::errors::{Class, Error};
@@ -127,6 +127,12 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
         former: former(&owner, context).await?,
         kept: templates::list(&owner, context).await?,
+        revisions: templates::revisions(&owner, context).await?,
+        strays: if is_leaving {
+            labels::Strays::new()
+        } else {
+            labels::strays(&namespace, &sets, &pods.items, context).await?
+        },
         empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
         serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,
         template_problem: None,
@@ -160,7 +166,8 @@ fn scene(
         .iter()
         .filter_map(|set| {
             let pods = pods.iter().filter(|pod| pod.belongs_to(set.uid())).filter_map(PodObject::view);
-            let child = set.child_view(pods.collect())?;
+            let mut child = set.child_view(pods.collect())?;
+            labels::settle(&mut child, &known.revisions, &known.strays);
             Some(ChildView { set: is_in_place.then(|| Box::new(rolled(set, context))), ..child })
         })
         .collect();
