@@ -130,6 +130,7 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         let stand = stand(&plan.status, target);
         let is_early = stand.motion == Motion::Rest && !is_done;
         let stand = if is_early { not_yet(child, current, target) } else { stand };
+        let stand = in_the_way(child, target).filter(|_| stand.motion != Motion::Stalled).unwrap_or(stand);
         if must_wait {
             // What the engine tells of a pause is no news.
             absorb(draft, child, Plan { events: Vec::new(), ..plan });
@@ -142,6 +143,13 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         }
     }
     round
+}
+
+/// Only a person can make room for a pod.
+fn in_the_way(child: &ChildView, target: i32) -> Option<Stand> {
+    let why = child.in_the_way.as_ref()?;
+    let message = format!("version {target}: StatefulSet {} cannot make a pod: {why}", child.name);
+    Some(Stand::new(Motion::Held, VersionPhase::Held, Reason::BlockedByPod, message))
 }
 
 /// The engine may rest because it does not know yet that another template was written. Then the pods do not carry the version.

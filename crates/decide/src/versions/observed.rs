@@ -112,6 +112,10 @@ pub struct ChildView {
     pub refused: Option<RefusedPod>,
     /// When its spec was changed last.
     pub changed: Option<Timestamp>,
+    /// A pod that is not its own and has the name of the next one that it would make, and the cure.
+    pub in_the_way: Option<String>,
+    /// InPlace: a pod that says another version than its revision, and the cure.
+    pub mislabelled: Option<String>,
     /// InPlace: what the rollout engine looks at.
     pub set: Option<Box<SetView>>,
 }

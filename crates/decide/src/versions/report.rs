@@ -19,15 +19,20 @@ pub(super) fn rest(world: &World, current: i32) -> Stand {
     }
     if let Some(obstacle) = world.obstacle_anywhere(current) {
         let message = format!("version {current}: {obstacle}");
+        if world.children(current).iter().any(|child| child.in_the_way.is_some()) {
+            return Stand::new(Motion::Held, VersionPhase::Held, Reason::BlockedByPod, message);
+        }
         return Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message);
     }
     let wanted = world.wanted();
     if wanted == 0 {
         return Stand::new(Motion::Rest, VersionPhase::Ready, Reason::NoPods, format!("version {current} has no pods"));
     }
+    let mislabelled = world.children(current).iter().find_map(|child| child.mislabelled.as_ref());
+    let but = mislabelled.map(|but| format!("; {but}")).unwrap_or_default();
     let message = match wanted {
-        1 => format!("version {current} has its pod available"),
-        _ => format!("version {current} has all {wanted} pods available"),
+        1 => format!("version {current} has its pod available{but}"),
+        _ => format!("version {current} has all {wanted} pods available{but}"),
     };
     Stand::new(Motion::Rest, VersionPhase::Ready, Reason::AtRest, message)
 }

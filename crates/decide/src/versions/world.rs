@@ -137,8 +137,9 @@ impl<'a> World<'a> {
         if there != count {
             let refused =
                 child.refused.as_ref().filter(|refused| child.pods.iter().all(|pod| pod.name != refused.name));
-            let why = refused.filter(|_| there < count).and_then(|refused| describe_refused(refused, child.changed));
-            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            let refused =
+                || refused.filter(|_| there < count).and_then(|refused| describe_refused(refused, child.changed));
+            let why = child.in_the_way.clone().or_else(refused).map(|why| format!(": {why}")).unwrap_or_default();
             return Some(format!("StatefulSet {name} has {there} of {count} pods{why}"));
         }
         (child.replicas != count)

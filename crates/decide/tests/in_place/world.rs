@@ -196,6 +196,8 @@ impl World {
             pods: pods.collect(),
             refused: None,
             changed: None,
+            in_the_way: None,
+            mislabelled: None,
             set: Some(Box::new(sts_plus_model::operator::set_view(set))),
         }
     }

@@ -58,7 +58,8 @@ prop_compose! {
         let name = format!("web-{place}v{version}");
         ChildView {
             uid: format!("uid-{name}"), name, zone, version, hash, settings: "s".into(), generation, deleting, replicas,
-            min_ready_seconds, selector: String::new(), stale, pods, refused: None, changed: None, set: None,
+            min_ready_seconds, selector: String::new(), stale, pods, refused: None, changed: None, in_the_way: None, mislabelled: None,
+            set: None,
         }
     }
 }

@@ -296,6 +296,8 @@ impl World {
             pods: Vec::new(),
             refused: None,
             changed: None,
+            in_the_way: None,
+            mislabelled: None,
             set: None,
         }
     }

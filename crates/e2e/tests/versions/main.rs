@@ -8,6 +8,7 @@ mod in_place;
 mod in_place_adversity;
 mod in_place_fixed;
 mod input;
+mod labels;
 mod leaving;
 mod lost;
 mod minds;

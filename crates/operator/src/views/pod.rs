@@ -104,6 +104,12 @@ impl PodObject {
         self.owner_set().is_some_and(|owner| owner.uid == set_uid)
     }
 
+    /// Whatever controls it.
+    #[must_use]
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        controller(&self.metadata)
+    }
+
     fn label(&self, key: &str) -> Option<&str> {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }

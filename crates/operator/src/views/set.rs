@@ -1,5 +1,7 @@
 //! A StatefulSet, projected.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ManagedFieldsEntry, ObjectMeta, OwnerReference};
@@ -145,6 +147,8 @@ impl SetObject {
             pods,
             refused: None,
             changed: self.changed,
+            in_the_way: None,
+            mislabelled: None,
             set: None,
         })
     }
@@ -172,6 +176,12 @@ impl SetObject {
     pub fn pod_selector(&self) -> Option<String> {
         let selector = Selector::try_from(self.spec.selector.clone()?).ok()?;
         (!selector.selects_all()).then(|| selector.to_string())
+    }
+
+    /// The labels that its pods must have.
+    #[must_use]
+    pub fn selected_labels(&self) -> BTreeMap<String, String> {
+        self.spec.selector.as_ref().and_then(|selector| selector.match_labels.clone()).unwrap_or_default()
     }
 
     fn strategy(&self) -> Strategy {

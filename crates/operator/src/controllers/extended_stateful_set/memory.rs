@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sts_plus_decide::ServiceView;
 
+use super::labels::Strays;
 use super::trial::Trial;
 
 /// What was found out, by UID.
@@ -26,6 +27,10 @@ pub(super) struct Known {
     pub(super) former: Vec<ServiceView>,
     /// Versions whose templates are kept, with their digests.
     pub(super) kept: BTreeMap<i32, String>,
+    /// In place: the versions of the revisions that the StatefulSets keep.
+    pub(super) revisions: BTreeMap<String, i32>,
+    /// Pods in the way.
+    pub(super) strays: Strays,
     pub(super) empty_zones: Vec<String>,
     /// False if nothing can fill in a missing number of replicas.
     pub(super) serves_policies: bool,

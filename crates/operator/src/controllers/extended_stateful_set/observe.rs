@@ -16,7 +16,7 @@ use sts_plus_decide::{
 use super::memory::Known;
 use super::render::{self, Child};
 use super::trial::{self, Trial};
-use super::{Context, leave, templates};
+use super::{Context, labels, leave, templates};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
 use crate::errors::Error;
@@ -134,6 +134,12 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
         former: former(&owner, context).await?,
         kept: templates::list(&owner, context).await?,
+        revisions: templates::revisions(&owner, context).await?,
+        strays: if is_leaving {
+            labels::Strays::new()
+        } else {
+            labels::strays(&namespace, &sets, &pods.items, context).await?
+        },
         empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
         serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,
         trial: Trial::default(),
@@ -163,7 +169,8 @@ fn scene(
         .iter()
         .filter_map(|set| {
             let pods = pods.iter().filter(|pod| pod.belongs_to(set.uid())).filter_map(PodObject::view);
-            let child = set.child_view(pods.collect())?;
+            let mut child = set.child_view(pods.collect())?;
+            labels::settle(&mut child, &known.revisions, &known.strays);
             // What the controller of the StatefulSet says about pods that it cannot make.
             let refused_pods = context.caches.refusals_of(set.namespace(), set.uid());
             let refused = refused_pods.iter().min_by_key(|pod| &pod.name).cloned();

@@ -38,6 +38,21 @@ pub(super) async fn list(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     Ok(found.items.iter().filter(is_ours).filter_map(entry).collect())
 }
 
+/// In place: the versions of the revisions that its StatefulSets keep.
+pub(super) async fn revisions(owner: &ExtendedStatefulSet, context: &Context) -> Result<BTreeMap<String, i32>, Error> {
+    if owner.spec.update_strategy.kind != VersionStrategyType::InPlace {
+        return Ok(BTreeMap::new());
+    }
+    let name = owner.name_any();
+    let theirs = ListParams::default().labels(&format!("{}={name},controller.kubernetes.io/hash", names::OWNER));
+    let call = format!("listing the revisions of ExtendedStatefulSet {name}");
+    let found = deadline(call, api(owner, context).list_metadata(&theirs)).await?;
+    let entry = |kept: &PartialObjectMeta<ControllerRevision>| {
+        Some((kept.metadata.name.clone()?, kept.labels().get(names::VERSION)?.parse().ok()?))
+    };
+    Ok(found.items.iter().filter_map(entry).collect())
+}
+
 /// Keeps `spec.template` as that of the version. One that is there was kept in an earlier run, and never changes.
 pub(super) async fn remember(version: i32, scene: &Scene, context: &Context) -> Result<(), Error> {
     let kept = revision(version, scene);
