@@ -1,16 +1,12 @@
 //! A StatefulSet that is there cannot take every change. The API server refuses those with a text that names all other fields; here it
 //! becomes one sentence with the field and the cure. It reads and tries, and never writes.
 
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::Api;
-use kube::api::PostParams;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sts_plus_api::VersionStrategyType;
 use sts_plus_decide::{ChildView, VersionsObserved, child_name};
 
-use super::Context;
 use super::observe::Scene;
-use crate::client::deadline;
+use super::{Context, trial};
 use crate::errors::{Error, cut, told};
 
 /// What a StatefulSet keeps from its making to its end.
@@ -47,12 +43,10 @@ pub(super) fn candidate(observed: &VersionsObserved) -> Option<Candidate<'_>> {
 /// Why the API server does not take `body`, in words for people.
 pub(super) async fn words(body: &Value, refused: &kube::Error, scene: &Scene, context: &Context) -> String {
     let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    let api_server = || cut(&told(refused), BYTES).to_owned();
-    if !scene.sets.contains_key(name) || !is_for_life(refused) {
-        return api_server();
-    }
-    match changed(name, body, scene, context).await {
-        Ok(fields) => sentence(name, &fields),
+    let child = scene.observed.children.iter().find(|child| child.name == name);
+    let Some(child) = child.filter(|_| is_for_life(refused)) else { return cut(&told(refused), BYTES).to_owned() };
+    match trial::changed(child, body, scene, context).await {
+        Ok(fields) => sentence(name, &fields.into_iter().filter(|field| *field != "template").collect::<Vec<_>>()),
         // The template has another fault as well, which is to be mended first.
         Err(Error::Api { source, .. }) => cut(&told(&source), BYTES).to_owned(),
         Err(_) => sentence(name, &[]),
@@ -68,36 +62,6 @@ fn is_for_life(refused: &kube::Error) -> bool {
         "spec" => cause.reason == "FieldValueForbidden",
         field => is_named(field) && cause.message.contains("immutable"),
     })
-}
-
-/// What of it the template changes. The API server says what the template comes to with its defaults: as a StatefulSet that is not made.
-async fn changed(name: &str, body: &Value, scene: &Scene, context: &Context) -> Result<Vec<&'static str>, Error> {
-    let sets: Api<StatefulSet> = Api::namespaced(context.client.clone(), scene.namespace());
-    let mut another = body.clone();
-    if let Some(metadata) = another.pointer_mut("/metadata").and_then(Value::as_object_mut) {
-        metadata.remove("name");
-        metadata.insert("generateName".to_owned(), json!("sts-plus-try-"));
-    }
-    let another = serde_json::from_value(another).map_err(|error| unusable(name, &error))?;
-    let params = PostParams { dry_run: true, ..PostParams::default() };
-    let wanted = deadline("trying a StatefulSet of the template", sets.create(&params, &another)).await?;
-    let there = deadline(format!("reading StatefulSet {name}"), sets.get(name)).await?;
-    let plain = |set: StatefulSet| serde_json::to_value(set.spec).map_err(|error| unusable(name, &error));
-    let (wanted, there) = (plain(wanted)?, plain(there)?);
-    Ok(FOR_LIFE.into_iter().filter(|field| kept(&wanted, field) != kept(&there, field)).collect())
-}
-
-fn unusable(name: &str, error: &serde_json::Error) -> Error {
-    Error::Unusable { what: format!("StatefulSet {name}"), problem: error.to_string() }
-}
-
-/// A field of a spec. The status of a claim template says nothing.
-fn kept(spec: &Value, field: &str) -> Value {
-    let mut value = spec.get(field).cloned().unwrap_or_default();
-    for claim in value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        claim.remove("status");
-    }
-    value
 }
 
 fn sentence(name: &str, fields: &[&str]) -> String {
@@ -138,13 +102,5 @@ mod tests {
         assert!(selector.contains("spec.template.spec.selector and spec.template.spec.serviceName"), "{selector}");
         assert!(!selector.contains("orphan"), "{selector}");
         assert!(sentence("db", &[]).contains("spec.template.spec.podManagementPolicy or "));
-    }
-
-    #[test]
-    fn the_status_of_a_claim_template_is_no_change() {
-        let spec =
-            |status: Value| json!({ "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "status": status }] });
-        let of = |status| kept(&spec(status), "volumeClaimTemplates");
-        assert_eq!(of(json!({ "phase": "Pending" })), of(json!(null)));
     }
 }

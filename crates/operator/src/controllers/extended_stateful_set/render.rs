@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::{TemplateView, claim};
 
-/// What cannot be changed in place, beside the pod template.
-const FIXED: [&str; 5] = ["podManagementPolicy", "selector", "serviceName", "template", "volumeClaimTemplates"];
+/// What makes a version: the pod template, and what a StatefulSet keeps for life.
+pub(super) const FIXED: [&str; 5] =
+    ["podManagementPolicy", "selector", "serviceName", "template", "volumeClaimTemplates"];
 
 /// One StatefulSet of a version.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sts_plus_api::names;
 use sts_plus_decide::{ChildView, TemplateView};
@@ -13,7 +13,7 @@ use sts_plus_decide::{ChildView, TemplateView};
 use super::memory::Known;
 use super::observe::Scene;
 use super::refusal::Candidate;
-use super::{Context, refusal};
+use super::{Context, refusal, render};
 use crate::client::deadline;
 use crate::errors::{Class, Error};
 
@@ -62,8 +62,7 @@ async fn same(scene: &Scene, context: &Context) -> Result<Option<String>, Error>
     Ok(None)
 }
 
-/// True if the pod template of the StatefulSet stays the same with `spec.template`. What else makes a version cannot be changed, so the
-/// API server refuses it.
+/// True if the StatefulSet stays as it is with `spec.template`, in all that makes a version.
 async fn would_leave(child: &ChildView, scene: &Scene, context: &Context) -> Result<bool, Error> {
     let noted = scene.observed.owner.status.details.iter().flat_map(|detail| &detail.sets);
     // What somebody else wrote says nothing about the version.
@@ -71,24 +70,45 @@ async fn would_leave(child: &ChildView, scene: &Scene, context: &Context) -> Res
     if !is_ours {
         return Ok(false);
     }
-    let sets = sets(scene, context);
-    let Some(now) = deadline(format!("reading StatefulSet {}", child.name), sets.get_opt(&child.name)).await? else {
-        return Ok(false);
-    };
-    if now.metadata.generation != Some(child.generation) {
-        return Err(Error::Outdated { what: format!("StatefulSet {}", child.name) });
-    }
     let zone = child.zone.as_deref();
-    let mut body = scene.body(&scene.owner, &child.name, zone, child.version, child.replicas, names::HOLD);
-    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("uid".to_owned(), json!(now.uid()));
-        metadata.insert("resourceVersion".to_owned(), json!(now.resource_version()));
+    let body = scene.body(&scene.owner, &child.name, zone, child.version, child.replicas, names::HOLD);
+    match changed(child, &body, scene, context).await {
+        Ok(fields) => Ok(fields.is_empty()),
+        Err(Error::Api { source, .. }) if is_refused(&source) => Ok(false),
+        Err(error) => Err(error),
     }
-    let template = |set: &DynamicObject| set.data.pointer("/spec/template").cloned();
-    Ok(match try_body(&sets, &child.name, &body).await? {
-        Ok(then) => template(&then) == template(&now),
-        Err(_) => false,
-    })
+}
+
+/// The fields of what makes a version that `body` changes in the StatefulSet. The API server says what the body comes to, as a StatefulSet
+/// that is not made: in one that is there, what others wrote would stay.
+pub(super) async fn changed(
+    child: &ChildView,
+    body: &Value,
+    scene: &Scene,
+    context: &Context,
+) -> Result<Vec<&'static str>, Error> {
+    let sets = sets(scene, context);
+    let name = &child.name;
+    let there = deadline(format!("reading StatefulSet {name}"), sets.get(name)).await?;
+    if there.metadata.generation != Some(child.generation) {
+        return Err(Error::Outdated { what: format!("StatefulSet {name}") });
+    }
+    let scratch = format!("{name}-try");
+    let mut another = body.clone();
+    if let Some(metadata) = another.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("name".to_owned(), json!(scratch));
+    }
+    let wanted = try_body(&sets, &scratch, &another).await?;
+    Ok(render::FIXED.into_iter().filter(|field| kept(&wanted, field) != kept(&there, field)).collect())
+}
+
+/// A field of the spec. The status of a claim template says nothing.
+fn kept(set: &DynamicObject, field: &str) -> Value {
+    let mut value = set.data.pointer(&format!("/spec/{field}")).cloned().unwrap_or_default();
+    for claim in value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        claim.remove("status");
+    }
+    value
 }
 
 /// Why the API server refuses the StatefulSet that the template comes to.
@@ -99,9 +119,12 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
         return Ok(None);
     }
     let body = scene.body(&scene.owner, &name, zone, version, 0, names::HOLD);
-    match try_body(&sets(scene, context), &name, &body).await? {
+    match try_body(&sets(scene, context), &name, &body).await {
         Ok(_) => Ok(None),
-        Err(refused) => Ok(Some(Box::pin(refusal::words(&body, &refused, scene, context)).await)),
+        Err(Error::Api { source, .. }) if is_refused(&source) => {
+            Ok(Some(refusal::words(&body, &source, scene, context).await))
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -109,18 +132,10 @@ fn sets(scene: &Scene, context: &Context) -> Api<DynamicObject> {
     Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()))
 }
 
-/// Applies it for nothing: the StatefulSet that it would come to, or how it is refused.
-async fn try_body(
-    sets: &Api<DynamicObject>,
-    name: &str,
-    body: &Value,
-) -> Result<Result<DynamicObject, Box<kube::Error>>, Error> {
+/// Applies it for nothing: the StatefulSet that it would come to.
+async fn try_body(sets: &Api<DynamicObject>, name: &str, body: &Value) -> Result<DynamicObject, Error> {
     let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
-    match deadline(format!("trying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await {
-        Ok(set) => Ok(Ok(set)),
-        Err(Error::Api { source, .. }) if is_refused(&source) => Ok(Err(source)),
-        Err(error) => Err(error),
-    }
+    deadline(format!("trying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await
 }
 
 /// The API server has looked at it and does not want it. A field that it does not know is told with status 500.
@@ -130,5 +145,20 @@ fn is_refused(error: &kube::Error) -> bool {
             matches!(status.code, 400 | 403 | 422) || status.message.contains("failed to create typed patch object")
         }
         other => crate::errors::class_of(other) == Class::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_claim_template_is_no_change() {
+        let of = |status: Value| {
+            let claims = json!([{ "metadata": { "name": "data" }, "status": status }]);
+            let set = json!({ "metadata": { "name": "db" }, "spec": { "volumeClaimTemplates": claims } });
+            kept(&serde_json::from_value(set).unwrap(), "volumeClaimTemplates")
+        };
+        assert_eq!(of(json!({ "phase": "Pending" })), of(json!(null)));
     }
 }
