@@ -59,7 +59,10 @@ impl World {
         let wanted = after.wanted();
         let opened = |(ordinal, pod): &(&i32, &Pod)| {
             let index = index_of(&after, **ordinal);
-            (after.threshold()..before.threshold()).contains(&index) && pod.is_healthy() && pod.revision != wanted
+            // Pods that the scaling takes away do not move.
+            let is_to_stay = index < after.replicas;
+            let is_opened = (after.threshold()..before.threshold()).contains(&index);
+            is_to_stay && is_opened && pod.is_healthy() && pod.revision != wanted
         };
         let opened: Vec<_> = after.pods.iter().filter(opened).collect();
         let allowed = after.annotations.get(sts_plus_api::names::ALLOW_PARTITION);

@@ -7,6 +7,7 @@ mod children;
 mod in_place;
 mod in_place_adversity;
 mod in_place_fixed;
+mod in_place_scaled;
 mod input;
 mod labels;
 mod leaving;
