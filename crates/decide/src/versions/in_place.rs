@@ -17,7 +17,7 @@ use super::{
     keep, report, templates, tidy, upgrade,
     world::World,
 };
-use crate::rollout::{decide, is_released, last_words, partition};
+use crate::rollout::{decide, is_ready, is_released, last_words, partition};
 use crate::units::Ordinal;
 use crate::{
     Action, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Target,
@@ -30,6 +30,12 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
     let world = there.as_ref().unwrap_or(listed);
     if let Some(message) = world.conflict(target) {
         return Step::Stand(Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message));
+    }
+    if draft.observed.owner.status.last_version < draft.status.last_version {
+        // The status was lost. What knows the number may be the StatefulSet that is written next.
+        draft.wake_now();
+        let message = format!("version {} is known again from the StatefulSets", draft.status.last_version);
+        return Step::Stand(Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message));
     }
     write_template(draft, world, current, target);
     hold_dropped(draft, world, target);
@@ -44,6 +50,12 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         let phase = if target == current { VersionPhase::Progressing } else { VersionPhase::Upgrading };
         let message = format!("version {target} is written to its StatefulSets; what runs is held");
         return Step::Stand(Stand::new(Motion::Moving, phase, Reason::VersionRolling, message));
+    }
+    let is_settling = |(zone, count): &(Option<String>, i32)| {
+        world.child(target, zone.as_deref()).filter(|child| *count > 0 && keep::is_settling(child))
+    };
+    if let Some(child) = world.zones.iter().find_map(is_settling) {
+        return Step::Stand(not_yet(child, current, target));
     }
     let names: Vec<_> = draft.observed.children.iter().map(|child| &child.name).collect();
     draft.status.rollouts.retain(|name, _| names.contains(&name));
@@ -130,6 +142,7 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         let stand = stand(&plan.status, target);
         let is_early = stand.motion == Motion::Rest && !is_done;
         let stand = if is_early { not_yet(child, current, target) } else { stand };
+        let stand = with_cure(stand, draft, child, set, target);
         let stand = in_the_way(child, target).filter(|_| stand.motion != Motion::Stalled).unwrap_or(stand);
         if must_wait {
             // What the engine tells of a pause is no news.
@@ -143,6 +156,34 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         }
     }
     round
+}
+
+/// A pod of an older version that does not come up holds the others, also if it never was well: nothing that the pods say tells which of
+/// them a person would rather lose (phased-rollout §4.9). What that person can do is said.
+fn with_cure(stand: Stand, draft: &Draft, child: &ChildView, set: &SetView, target: i32) -> Stand {
+    let is_broken = |pod: &&PodView| !is_ready(pod) && !pod.deleting && pod.version != Some(target);
+    let broken = child
+        .pods
+        .iter()
+        .find(is_broken)
+        .filter(|_| matches!(stand.reason, Reason::BlockedByPod | Reason::ProgressDeadlineExceeded));
+    let Some(pod) = broken else { return stand };
+    let may_pass = if set.parallel && !draft.observed.owner.spec.update_strategy.update_not_ready {
+        ", or set spec.updateStrategy.updateNotReady to true"
+    } else {
+        ""
+    };
+    let index = Ordinal(pod.ordinal).index(set.start).0;
+    let message = format!(
+        "{}: mend it{may_pass}; or let version {target} replace the pods from {} up without checks: annotate StatefulSet {} with {}: \
+         \"{index}\", then set its partition to {index} and delete pod {}",
+        stand.message,
+        pod.name,
+        child.name,
+        names::ALLOW_PARTITION,
+        pod.name
+    );
+    Stand::new(stand.motion, stand.phase, stand.reason, message)
 }
 
 /// Only a person can make room for a pod.

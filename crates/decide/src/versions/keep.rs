@@ -3,7 +3,7 @@
 use sts_plus_api::{Reason, names};
 
 use super::{ChildView, ServiceView, VersionAction, draft::Draft, templates, world::World};
-use crate::rollout;
+use crate::{SetView, rollout};
 
 /// Its StatefulSets are there, as they were written, with as many pods as are wanted.
 pub(super) fn replicas(draft: &mut Draft, world: &World, version: i32) {
@@ -79,10 +79,25 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32, now: i32) {
     let is_foreign_write = is_foreign_write || is_unknown(draft, child);
     let can_restore = is_newest || draft.observed.kept.get(&child.version) == Some(&child.hash);
     if is_outdated || (is_foreign_write && can_restore) {
+        // Without pods the controller may have made what was written by hand the current revision, and pods would start on it.
+        let now = if is_foreign_write && is_empty(child) { 0 } else { now };
         apply(draft, child, child.version, now, kept_partition(child));
-    } else if child.replicas != now {
+    } else if child.replicas != now && !is_settling(child) {
         scale(draft, child, now);
     }
+}
+
+/// In place: it has no pods, and is to have none yet.
+fn is_empty(child: &ChildView) -> bool {
+    child.set.is_some() && child.replicas == 0 && child.pods.is_empty()
+}
+
+/// In place: it has no pods, and its controller has not made what was written the current revision yet: a pod that comes under the hold would
+/// start on something else. Without pods that is a matter of its next look.
+pub(super) fn is_settling(child: &ChildView) -> bool {
+    let has_taken =
+        |set: &SetView| set.observed_generation >= set.generation && set.current_revision == set.update_revision;
+    is_empty(child) && !child.deleting && child.set.as_ref().is_some_and(|set| !has_taken(set))
 }
 
 /// Everything of the template, with a partition in the same write.

@@ -119,6 +119,32 @@ fn a_broken_pod_holds_an_upgrade_unless_it_may_be_passed() {
     }
 }
 
+/// What the message tells a person to do is enough.
+#[test]
+fn a_pod_that_never_comes_up_is_replaced_by_the_cure_that_is_told() {
+    let mut world = installed(&json!({}));
+    world.edit("web", |set| {
+        let pod = set.pods.get_mut(&1).unwrap();
+        (pod.health, pod.ready, pod.since) = (Health::NeverReady, false, 100);
+    });
+    world.native.now = 200;
+    world.template("h2");
+    world.settle();
+    assert_eq!(world.layout("web"), "h1 h1! h1");
+    let told = &world.status.message;
+    assert!(
+        told.contains("sts.plus/allow-partition: \"1\", then set its partition to 1 and delete pod web-1"),
+        "{told}"
+    );
+    world.edit("web", |set| {
+        set.annotations.insert("sts.plus/allow-partition".into(), "1".into());
+        set.partition = Some(1);
+    });
+    world.delete_pod("web", 1);
+    world.settle();
+    assert_eq!((world.layout("web").as_str(), world.status.phase), ("h2 h2 h2", VersionPhase::Ready));
+}
+
 #[test]
 fn without_pods_a_version_is_promoted_unverified_and_that_is_said() {
     let mut world = installed(&json!({ "check": check() }));

@@ -155,9 +155,7 @@ proptest! {
         converges(world, &changes);
     }
 
-    /// Ignored: open. An image that a hand writes before the status knows the StatefulSet is not noticed.
     #[test]
-    #[ignore = "open: a hand that is quicker than the first status"]
     fn also_after_hands_at_the_stateful_sets(world in world(), changes in vec(change(), 0..120)) {
         converges(world, &changes);
     }
