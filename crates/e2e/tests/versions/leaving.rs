@@ -113,6 +113,28 @@ async fn orphaned_in_mid_upgrade_no_pod_moves_and_the_service_keeps_to_the_versi
     story.end().await;
 }
 
+/// The garbage collector has taken all that says so away before the operator looks.
+#[tokio::test]
+async fn an_operator_that_comes_late_still_sees_that_it_was_deleted_with_orphan() {
+    let mut story = with_services("late").await;
+    story.release("app:2-never-ready").await;
+    let is_up = |view: &View| view.world.pods.contains_key("db-v2-0") && view.is(VersionPhase::Canary);
+    let before = story.until("a canary of version 2", is_up).await;
+    story.scene.kill_operator();
+    story.scene.kubectl_ok(&["delete", "ests", "db", "--cascade=orphan", "--wait=false"], "").await;
+    let ours_alone = async || {
+        let finalizers = story.scene.api("extendedstatefulset").get("db").await.ok()?.metadata.finalizers?;
+        (finalizers == [names::FINALIZER_VERSIONS]).then_some(())
+    };
+    eventually("the garbage collector is done", async || ours_alone().await.is_some()).await;
+    story.scene.start_operator();
+    eventually("it goes", async || !story.is_there().await).await;
+    let world = story.scene.world();
+    assert_eq!((world.sets.len(), world.uids()), (2, before.world.uids()));
+    assert_eq!(state(&story, "live").await.0.as_deref(), Some("1"));
+    story.end().await;
+}
+
 #[tokio::test]
 async fn what_stayed_is_taken_in_by_the_next_object_of_the_name_and_no_pod_moves() {
     for kind in ["SideBySide", "InPlace"] {

@@ -20,8 +20,12 @@ use crate::views::SetObject;
 const ORPHAN: &str = "orphan";
 
 /// True if the StatefulSets of an object that is being deleted stay: whoever deletes the definition has not asked for the end of the pods.
-pub(super) async fn keeps_children(owner: &ExtendedStatefulSet, context: &Context) -> Result<bool, Error> {
-    if context.keeps_children || owner.finalizers().iter().any(|finalizer| finalizer == ORPHAN) {
+pub(super) async fn keeps_children(
+    owner: &ExtendedStatefulSet,
+    sets: &[SetObject],
+    context: &Context,
+) -> Result<bool, Error> {
+    if context.keeps_children || owner.finalizers().iter().any(|finalizer| finalizer == ORPHAN) || are_freed(sets) {
         return Ok(true);
     }
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
@@ -34,6 +38,12 @@ pub(super) async fn keeps_children(owner: &ExtendedStatefulSet, context: &Contex
         Err(error) if error.is_not_found() => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// The garbage collector has let go of all of them, and may have taken its finalizer away: it does so to keep them, and otherwise leaves them
+/// to whom they belong for as long as the object is there.
+fn are_freed(sets: &[SetObject]) -> bool {
+    !sets.is_empty() && sets.iter().all(|set| !set.is_controlled())
 }
 
 /// The finalizer is put on the object. Somebody else may have written in between: then it is looked at again.

@@ -144,7 +144,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,
         trial: Trial::default(),
     };
-    let keeps_children = is_leaving && leave::keeps_children(&owner, context).await?;
+    let keeps_children = is_leaving && leave::keeps_children(&owner, &sets, context).await?;
     let mut scene = scene(owner, sets, &pods.items, known.clone(), context);
     scene.observed.keeps_children = keeps_children;
     scene.observed.orphans = orphans;
