@@ -37,6 +37,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         let message = format!("version {} is known again from the StatefulSets", draft.status.last_version);
         return Step::Stand(Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message));
     }
+    templates::tend(draft, world, current, target);
     write_template(draft, world, current, target);
     hold_dropped(draft, world, target);
     let is_free = draft.actions.is_empty() && !draft.observed.owner.spec.paused;
@@ -86,10 +87,21 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
         match world.child(target, zone) {
             // What a person has taken back is not written to, and the engine says so.
             Some(child) if child.deleting || child.set.as_ref().is_some_and(|set| is_released(set)) => {}
-            Some(child) if is_written && (child.version != target || child.hash != draft.observed.template.hash) => {
+            Some(child)
+                if is_written
+                    && (child.version != target || child.hash != draft.observed.template.hash)
+                    && !keep::is_coming(child, target) =>
+            {
                 keep::apply(draft, child, target, now, names::HOLD);
             }
             Some(child) => keep::keep(draft, child, count, now),
+            // Somebody else has deleted it: its pods come back as the version in charge, and go to the next one as the others do.
+            None if target != current
+                && was_there(draft, world, target, zone)
+                && templates::is_known(draft, world, current) =>
+            {
+                keep::make(draft, world, current, zone, count);
+            }
             // A zone that comes in mid-upgrade waits for its end: nothing of the new version runs unchecked beside the old one.
             None if is_written && (target == current || draft.observed.children.is_empty()) => {
                 keep::make(draft, world, target, zone, count);
@@ -97,6 +109,11 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
             None => {}
         }
     }
+}
+
+fn was_there(draft: &Draft, world: &World, version: i32, zone: Option<&str>) -> bool {
+    let name = world.name_of(version, zone);
+    draft.observed.owner.status.details.iter().any(|detail| detail.sets.iter().any(|set| set.name == name))
 }
 
 /// A zone that was dropped while it moved is nobody's turn any more: nothing of it moves beside another one.

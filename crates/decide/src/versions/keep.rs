@@ -3,6 +3,7 @@
 use sts_plus_api::{Reason, names};
 
 use super::{ChildView, ServiceView, VersionAction, draft::Draft, templates, world::World};
+use crate::rollout::describe_refused;
 use crate::{SetView, rollout};
 
 /// Its StatefulSets are there, as they were written, with as many pods as are wanted.
@@ -98,6 +99,13 @@ pub(super) fn is_settling(child: &ChildView) -> bool {
     let has_taken =
         |set: &SetView| set.observed_generation >= set.generation && set.current_revision == set.update_revision;
     is_empty(child) && !child.deleting && child.set.as_ref().is_some_and(|set| !has_taken(set))
+}
+
+/// In place: its first pod has not come yet. Before that the controller would make any other template the current revision, and the hold would
+/// keep no pod from it. One whose pods cannot be made waits for nothing: the next template may be the cure.
+pub(super) fn is_coming(child: &ChildView, target: i32) -> bool {
+    let is_refused = || child.refused.as_ref().and_then(|pod| describe_refused(pod, child.changed)).is_some();
+    child.set.is_some() && child.version != target && child.replicas > 0 && child.pods.is_empty() && !is_refused()
 }
 
 /// Everything of the template, with a partition in the same write.

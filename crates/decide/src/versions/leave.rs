@@ -55,6 +55,10 @@ pub(super) fn go(mut draft: Draft, world: &World) -> VersionsPlan {
         draft.act(VersionAction::Free { service: service.name.clone() });
     }
     if observed.keeps_children {
+        // What its versions were made from is of no use to anybody else.
+        for version in observed.kept.keys() {
+            draft.act(VersionAction::Forget { version: *version });
+        }
         draft.act(VersionAction::Orphan);
     }
     draft.act(VersionAction::RemoveFinalizer);

@@ -1,4 +1,4 @@
-//! Side by side the template of each version is kept for as long as the version is there, so that a StatefulSet that somebody deletes or
+//! The template of each version is kept for as long as the version is there, so that a StatefulSet that somebody deletes or
 //! changes is put back also when `spec.template` is another one by then.
 
 use std::collections::BTreeSet;
@@ -24,9 +24,10 @@ pub(super) fn is_known(draft: &Draft, world: &World, version: i32) -> bool {
     is_of_template(draft, world, version) || draft.observed.kept.contains_key(&version)
 }
 
-/// True if `spec.template` is that of the version. One of which nothing is known comes from there.
+/// True if `spec.template` is that of the version. Side by side one of which nothing is known comes from there; in place it may be one that
+/// pods still carry, and whose digest was lost with the status.
 fn is_of_template(draft: &Draft, world: &World, version: i32) -> bool {
-    hash_of(draft, world, version).is_none_or(|hash| *hash == draft.observed.template.hash)
+    hash_of(draft, world, version).map_or(!world.is_in_place, |hash| *hash == draft.observed.template.hash)
 }
 
 /// The digest of a version, also of one of which nothing but the upgrade to it is there.

@@ -24,9 +24,8 @@ pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32
         if version < current
             && let Some(stand) = still_needed(draft, world, version, current)
         {
-            // The next version may be what makes the one in charge well: it does not wait for that.
-            let is_waiting = target != current && world.obstacle_of(current).is_some();
-            stays = stays.or(stand.filter(|_| !is_waiting));
+            // The next version does not wait for that: it may be what is needed now.
+            stays = stays.or(stand.filter(|_| target == current));
             continue;
         }
         remove(draft, world, version);
@@ -56,6 +55,12 @@ fn still_needed(draft: &mut Draft, world: &World, version: i32, current: i32) ->
             Reason::ServiceSwitched,
             format!("version {version} stays until the Service selects version {current}"),
         )));
+    }
+    // The delay is for the way back to the version that was in charge before, not for those before that one.
+    let is_previous =
+        world.versions().filter(|lower| *lower < current && world.has_pods(*lower)).max() == Some(version);
+    if !is_previous {
+        return None;
     }
     let delay = draft.observed.owner.spec.update_strategy.scale_down_delay_seconds;
     let end = draft.status.promotion_time.map(|time| after(time, delay)).filter(|end| *end > world.now)?;
@@ -100,7 +105,8 @@ pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> O
             "StatefulSet {name} of a zone that was dropped stays: it is all that there is of version {version}"
         ));
     }
-    if let Some(obstacle) = world.obstacle_of(version) {
+    // A zone that no node carries counts here: it may be the misspelt name of this one.
+    if let Some(obstacle) = world.obstacle_anywhere(version) {
         return stand(format!("StatefulSet {name} of a zone that was dropped stays: {obstacle}"));
     }
     let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);

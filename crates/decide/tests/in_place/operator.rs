@@ -94,6 +94,14 @@ impl World {
                 Some(name) => name,
                 None => return false,
             },
+            VersionAction::Remember { version } => {
+                self.kept.entry(*version).or_insert((self.hash.clone(), self.settings.clone()));
+                return true;
+            }
+            VersionAction::Forget { version } => {
+                self.kept.remove(version).unwrap();
+                return true;
+            }
             other => panic!("not in place: {other:?}"),
         };
         let generation = self.native.sets.get(&written).map(|set| set.generation);
@@ -104,16 +112,12 @@ impl World {
 
     /// Server-side apply of everything.
     fn write(&mut self, name: &str, zone: Option<String>, version: i32, replicas: i32, partition: i32) {
-        let hash = self.hash.clone();
+        let (hash, settings) = self.kept.get(&version).cloned().unwrap_or((self.hash.clone(), self.settings.clone()));
+        let settings = if hash == self.hash { self.settings.clone() } else { settings };
         self.judge_number(version, &hash);
         let template = self.template_number(version, &hash);
-        let marks = Marks {
-            zone,
-            version,
-            hash,
-            settings: self.settings.clone(),
-            stale: self.marks.get(name).and_then(|marks| marks.stale.clone()),
-        };
+        let marks =
+            Marks { zone, version, hash, settings, stale: self.marks.get(name).and_then(|marks| marks.stale.clone()) };
         if !self.native.sets.contains_key(name) {
             self.native.add_set(name, replicas, template);
             let set = self.native.sets.get_mut(name).unwrap();

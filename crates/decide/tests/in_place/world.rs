@@ -34,6 +34,8 @@ pub struct World {
     pub parallel: bool,
     pub status: ExtendedStatefulSetStatus,
     pub marks: BTreeMap<String, Marks>,
+    /// The templates that are kept: digest and settings, by version.
+    pub kept: BTreeMap<i32, (String, String)>,
     pub foreign: Vec<String>,
     /// Pod templates by their number in the model, from 1: version and content.
     pub templates: Vec<(i32, String)>,
@@ -87,6 +89,7 @@ impl World {
             parallel: false,
             status: ExtendedStatefulSetStatus::default(),
             marks: BTreeMap::new(),
+            kept: BTreeMap::new(),
             foreign: Vec::new(),
             templates: Vec::new(),
             bad: BTreeSet::new(),
@@ -159,7 +162,7 @@ impl World {
                 problem: None,
             },
             children: self.native.sets.values().map(|set| self.child(set)).collect(),
-            kept: BTreeMap::new(),
+            kept: self.kept.iter().map(|(version, (hash, _))| (*version, hash.clone())).collect(),
             orphans: Vec::new(),
             foreign: self.foreign.clone(),
             active: None,

@@ -104,7 +104,13 @@ fn a_deletion_ends_without_its_services() {
 fn when_the_definition_goes_children_are_let_go_first() {
     let mut world = with_services();
     (world.deleting, world.keeps_children) = (true, true);
-    let expected = [free("live"), free("next"), VersionAction::Orphan, VersionAction::RemoveFinalizer];
+    let expected = [
+        free("live"),
+        free("next"),
+        VersionAction::Forget { version: 1 },
+        VersionAction::Orphan,
+        VersionAction::RemoveFinalizer,
+    ];
     assert_eq!(world.plan().actions, expected);
 }
 
@@ -116,7 +122,15 @@ fn where_two_versions_stay_a_service_goes_on_selecting_the_one_that_is_verified(
     world.deleting = true;
     assert_eq!(world.plan().actions, [free("live"), free("next"), VersionAction::RemoveFinalizer], "all pods go");
     world.keeps_children = true;
-    assert_eq!(world.plan().actions, [VersionAction::Orphan, VersionAction::RemoveFinalizer]);
+    assert_eq!(
+        world.plan().actions,
+        [
+            VersionAction::Forget { version: 1 },
+            VersionAction::Forget { version: 2 },
+            VersionAction::Orphan,
+            VersionAction::RemoveFinalizer
+        ]
+    );
 }
 
 #[test]

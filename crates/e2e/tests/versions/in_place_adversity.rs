@@ -115,9 +115,9 @@ async fn hands_and_a_lost_status_in_mid_rollout_let_no_pod_slip() {
         assert_eq!(after.uids(pod), before.uids(pod));
     }
     assert_eq!(carried(&after), carried(&failed));
-    // What version 1 was is lost with the status: its template is a version of its own.
+    // What version 1 was is kept beside the status.
     story.release("app:1").await;
-    story.until("version 3 alone", |view| view.is_only(3) && all_at(view, 3)).await;
+    story.until("version 1 alone", |view| view.is_only(1) && all_at(view, 1)).await;
     story.end().await;
 }
 
@@ -143,5 +143,25 @@ async fn what_cannot_be_done_is_refused_with_the_cure_and_deletion_ends() {
     story.until("in the middle", |view| count_at(view, "2") == 1 || count_at(view, "1") == 2).await;
     story.scene.kubectl_ok(&["delete", "extendedstatefulset/db", "--timeout=30s"], "").await;
     story.scene.until("all is gone", |world| world.sets.is_empty() && world.pods.is_empty()).await;
+    story.end().await;
+}
+
+/// A StatefulSet that is deleted takes its revisions along; deleting it approves nothing.
+#[tokio::test]
+async fn a_set_that_is_deleted_in_mid_upgrade_comes_back_as_the_version_in_charge() {
+    let story = Story::at_rest("in-place-gone", &checked(&json!({ "preflight": false })).await).await;
+    story.release("app:2-errors").await;
+    story.until("failed", |view| view.is(VersionPhase::Failed) && count_at(view, "2") == 1).await;
+    let uid = |view: &View| view.world.sets.get("db").and_then(|set| set.metadata.uid.clone());
+    let former = uid(&story.view().await);
+    story.scene.kubectl_ok(&["delete", "statefulset", "db"], "").await;
+    let is_new = |view: &View| uid(view).is_some_and(|uid| former.as_ref() != Some(&uid));
+    let is_held = |view: &View| view.is(VersionPhase::Failed) && carried(view).len() == 3;
+    let after = story.until("made anew and held", |view| is_new(view) && is_held(view)).await;
+    assert!(count_at(&after, "2") <= 1, "one pod at most is tried: {:?}", carried(&after));
+    assert_eq!((after.status.current_version, after.status.update_version), (Some(1), Some(2)));
+    story.release("app:1").await;
+    let back = story.until("version 1 alone", |view| view.is_only(1) && all_at(view, 1)).await;
+    assert_eq!(back.status.last_version, 2, "no new number");
     story.end().await;
 }

@@ -1,7 +1,7 @@
 //! What is written: the example of the specification, templates that the API server refuses, fields that have no effect yet.
 
 use serde_json::{Value, json};
-use sts_plus_api::{Reason, VersionPhase};
+use sts_plus_api::{Reason, VersionPhase, names};
 
 use crate::story::{Story, db};
 
@@ -95,5 +95,17 @@ async fn what_is_not_supported_yet_is_refused_by_a_condition_that_says_so() {
         "{}",
         told.status.message
     );
+    story.end().await;
+}
+
+/// What says whose a StatefulSet is, of which version and zone, is never a user's.
+#[tokio::test]
+async fn labels_of_ours_in_a_template_change_nothing() {
+    let mut wrong = db();
+    wrong["spec"]["template"]["spec"]["template"]["metadata"]["labels"][names::ZONE] = json!("q");
+    wrong["spec"]["template"]["metadata"]["labels"][names::VERSION] = json!("7");
+    let story = Story::at_rest("labels-of-ours", &wrong).await;
+    story.release("app:2").await;
+    story.until("version 2 alone", |view| view.is_only(2)).await;
     story.end().await;
 }

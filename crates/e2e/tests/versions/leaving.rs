@@ -155,6 +155,31 @@ async fn what_stayed_is_taken_in_by_the_next_object_of_the_name_and_no_pod_moves
     }
 }
 
+/// What the object before it has left behind does not stand in for its own templates.
+#[tokio::test]
+async fn a_version_that_was_taken_in_is_put_back_in_mid_upgrade() {
+    let story = Story::at_rest("taken-in", &db()).await;
+    story.scene.kubectl_ok(&["delete", "ests", "db", "--cascade=orphan"], "").await;
+    let kept = story.scene.kubectl_ok(&["get", "controllerrevision", "db-v1", "--ignore-not-found"], "").await;
+    assert_eq!(kept.stdout, "", "the template of a version goes with the object");
+    // One that somebody left there is not ours.
+    let left = json!({ "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": { "name": "db-v1" }, "revision": 1,
+        "data": { "template": {} } });
+    story.scene.create(&left).await;
+    story.scene.create(&db()).await;
+    story.until("it is there again", |view| view.is_only(1)).await;
+    story.release("app:2-never-ready").await;
+    let is_up = |view: &View| view.world.pods.contains_key("db-v2-0") && view.is(VersionPhase::Canary);
+    let before = story.until("a canary of version 2", is_up).await;
+    story.scene.kubectl_ok(&["delete", "statefulset", "db-v1", "--cascade=orphan"], "").await;
+    story.scene.until_events(Reason::ChildGone, 1).await;
+    let is_back = |view: &View| view.world.sets.contains_key("db-v1") && is_up(view) && view.status.ready == "3/3";
+    let after = story.until("version 1 is put back", is_back).await;
+    assert_eq!(after.uids("db-v1-"), before.uids("db-v1-"));
+    assert_eq!((after.status.current_version, after.status.update_version), (Some(1), Some(2)));
+    story.end().await;
+}
+
 #[tokio::test]
 async fn paused_from_the_start_nothing_is_started() {
     let story = Story::new("asleep").await;

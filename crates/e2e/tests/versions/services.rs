@@ -67,6 +67,26 @@ async fn the_active_service_changes_hands_at_once_and_is_never_empty() {
 }
 
 #[tokio::test]
+async fn within_the_delay_the_next_version_does_not_wait() {
+    let story = Story::new("further").await;
+    story.scene.create(&service("live")).await;
+    story.scene.create(&service("next")).await;
+    story.scene.create(&with_services(600)).await;
+    story.until("version 1 is there", |view| view.is_only(1)).await;
+    story.release("app:2").await;
+    story.until("version 2 is in charge", |view| view.status.message.contains("scaleDownDelaySeconds")).await;
+    story.release("app:3").await;
+    let is_in_charge =
+        |view: &View| view.status.current_version == Some(3) && view.status.message.contains("version 2 stays until");
+    let after = story.until("version 3 is in charge, and version 1 is gone", |view| {
+        is_in_charge(view) && !view.world.sets.contains_key("db-v1")
+    });
+    assert_eq!(after.await.uids("db-v2-").len(), 3, "the way back is there");
+    story.assert_never_fewer_than(3);
+    story.end().await;
+}
+
+#[tokio::test]
 async fn within_the_delay_the_way_back_is_at_once() {
     let story = Story::new("blue").await;
     story.scene.create(&service("live")).await;

@@ -123,3 +123,22 @@ async fn spread_shares_the_pods_out() {
     assert_eq!((view.uids("db-a-").len(), view.uids("db-b-").len(), view.status.replicas), (2, 1, 3));
     story.end().await;
 }
+
+/// A name that no node carries may be a misspelt one: nothing goes for it.
+#[tokio::test]
+async fn a_misspelt_zone_costs_no_pod() {
+    let story = in_zones("typo", &["a", "b"]).await;
+    let before = story.view().await;
+    story.change(&json!({ "spec": { "az": ["a", "bb"] } })).await;
+    let stays = "StatefulSet db-b-v1 of a zone that was dropped stays: db-bb-v1-0 is not Ready";
+    let told = story.until("it stays", |view| view.is_told() && view.status.message.contains(stays)).await;
+    assert_eq!(told.condition("ZoneUnschedulable"), "True/ZoneUnschedulable");
+    assert_eq!(
+        told.uids("db-b-"),
+        before.uids("db-b-").into_iter().filter(|(pod, _)| pod.starts_with("db-b-v1")).collect()
+    );
+    story.change(&json!({ "spec": { "az": ["a", "b"] } })).await;
+    let after = story.until("as before", |view| view.is_only(1) && view.uids("db-bb-").is_empty()).await;
+    assert_eq!(after.uids(""), before.uids(""));
+    story.end().await;
+}

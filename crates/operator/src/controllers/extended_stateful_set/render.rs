@@ -67,13 +67,16 @@ pub(super) fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
     let labels = labels(owner, child);
     let metadata = object_at(&mut set, &["metadata"]).map(std::mem::take).unwrap_or_default();
     let user = |key: &str| metadata.get(key).cloned().unwrap_or_else(|| json!({}));
+    for path in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+        set.pointer_mut(path).into_iter().for_each(without_ours);
+    }
     let mut body = json!({
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
             "name": child.name,
             "namespace": owner.metadata.namespace,
-            "labels": user("labels"),
+            "labels": others(user("labels")),
             "annotations": user("annotations"),
             "ownerReferences": [owner.controller_owner_ref(&())],
         },
@@ -107,6 +110,19 @@ pub(super) fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
         tell_containers(&mut body, zone, index);
     }
     body
+}
+
+/// Labels of a user without those that say what is ours.
+fn others(mut labels: Value) -> Value {
+    without_ours(&mut labels);
+    labels
+}
+
+fn without_ours(labels: &mut Value) {
+    let Some(labels) = labels.as_object_mut() else { return };
+    for ours in [names::OWNER, names::VERSION, names::ZONE] {
+        labels.remove(ours);
+    }
 }
 
 /// What tells the children of one owner, and those of one zone, from others.
@@ -232,6 +248,20 @@ mod tests {
         );
         assert_eq!(body["spec"]["replicas"], 1);
         assert_eq!(body["metadata"]["ownerReferences"][0]["controller"], true);
+    }
+
+    #[test]
+    fn labels_that_say_what_is_ours_are_not_taken_from_a_user() {
+        let wrong = json!({names::ZONE: "q", names::VERSION: "9", names::OWNER: "other", "app": "db"});
+        let body = rendered(
+            &json!({"metadata": {"labels": wrong}, "spec": {"selector": {"matchLabels": wrong},
+                "template": {"metadata": {"labels": wrong}, "spec": {}}}}),
+            None,
+        );
+        let pods = json!({"app": "db", names::OWNER: "db", names::VERSION: "2"});
+        assert_eq!(body["metadata"]["labels"], json!({"app": "db", names::OWNER: "db"}));
+        assert_eq!(body["spec"]["selector"]["matchLabels"], pods);
+        assert_eq!(body["spec"]["template"]["metadata"]["labels"], pods);
     }
 
     #[test]

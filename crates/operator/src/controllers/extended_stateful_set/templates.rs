@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -18,19 +18,18 @@ use super::observe::Scene;
 use crate::client::deadline;
 use crate::errors::Error;
 
-/// The versions of `owner` whose templates are kept, with their digests. In place the StatefulSet keeps them itself.
+/// The versions of `owner` whose templates are kept, with their digests.
 pub(super) async fn list(owner: &ExtendedStatefulSet, context: &Context) -> Result<BTreeMap<i32, String>, Error> {
-    if owner.spec.update_strategy.kind == VersionStrategyType::InPlace {
-        return Ok(BTreeMap::new());
-    }
     let name = owner.name_any();
     // Those of its StatefulSets have the labels of the pods as well, and one that Kubernetes adds.
     let ours = ListParams::default().labels(&format!("{}={name},!controller.kubernetes.io/hash", names::OWNER));
     let call = format!("listing the templates of ExtendedStatefulSet {name}");
     let found = deadline(call, api(owner, context).list_metadata(&ours)).await?;
-    let uid = owner.metadata.uid.as_deref().unwrap_or_default();
-    let is_ours =
-        |kept: &&PartialObjectMeta<ControllerRevision>| kept.owner_references().iter().any(|it| it.uid == uid);
+    // Those that the garbage collector has let go of are ours all the same, and go with the object.
+    let is_leaving = owner.metadata.deletion_timestamp.is_some();
+    let is_ours = |kept: &&PartialObjectMeta<ControllerRevision>| {
+        is_owned(kept, owner) || (is_leaving && kept.owner_references().is_empty())
+    };
     let entry = |kept: &PartialObjectMeta<ControllerRevision>| {
         let version = kept.labels().get(names::VERSION)?.parse().ok()?;
         Some((version, kept.annotations().get(names::HASH)?.clone()))
@@ -53,14 +52,35 @@ pub(super) async fn revisions(owner: &ExtendedStatefulSet, context: &Context) ->
     Ok(found.items.iter().filter_map(entry).collect())
 }
 
-/// Keeps `spec.template` as that of the version. One that is there was kept in an earlier run, and never changes.
+fn is_owned(kept: &PartialObjectMeta<ControllerRevision>, owner: &ExtendedStatefulSet) -> bool {
+    kept.owner_references().iter().any(|reference| Some(&reference.uid) == owner.metadata.uid.as_ref())
+}
+
+/// Keeps `spec.template` as that of the version. One of ours that is there was kept in an earlier run, and never changes; one that an object
+/// of the same name has left behind may be of another template, and gives way.
 pub(super) async fn remember(version: i32, scene: &Scene, context: &Context) -> Result<(), Error> {
     let kept = revision(version, scene);
-    let call = format!("keeping the template of version {version}");
-    match deadline(call, api(&scene.owner, context).create(&PostParams::default(), &kept)).await {
-        Err(error) if !error.is_already_there() => Err(error),
-        _ => Ok(()),
+    let name = name(&scene.owner, version);
+    let revisions = api(&scene.owner, context);
+    let call = || format!("keeping the template of version {version}");
+    match deadline(call(), revisions.create(&PostParams::default(), &kept)).await {
+        Err(error) if error.is_already_there() => {}
+        other => return other.map(|_| ()),
     }
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let Some(there) = deadline(call(), revisions.list_metadata(&one)).await?.items.into_iter().next() else {
+        return Err(Error::Outdated { what: format!("ControllerRevision {name}") });
+    };
+    if is_owned(&there, &scene.owner) {
+        return Ok(());
+    }
+    if !there.owner_references().is_empty() {
+        let problem = "it belongs to somebody else: delete it".to_owned();
+        return Err(Error::Unusable { what: format!("ControllerRevision {name}"), problem });
+    }
+    let preconditions = Preconditions { uid: there.metadata.uid, resource_version: None };
+    deadline(call(), revisions.delete(&name, &DeleteParams::default().preconditions(preconditions))).await?;
+    deadline(call(), revisions.create(&PostParams::default(), &kept)).await.map(|_| ())
 }
 
 fn revision(version: i32, scene: &Scene) -> ControllerRevision {
