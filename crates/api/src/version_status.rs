@@ -72,6 +72,13 @@ pub struct ExtendedStatefulSetStatus {
     pub conditions: Conditions,
 }
 
+impl ExtendedStatefulSetStatus {
+    /// What is noted of the StatefulSet `name`; in place that is once for each version.
+    pub fn sets_named<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s VersionSet> {
+        self.details.iter().flat_map(|detail| &detail.sets).filter(move |set| set.name == name)
+    }
+}
+
 /// A template that comes to that of a version, once the API server has filled in what is not written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -97,7 +97,7 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
             Some(child) => keep::keep(draft, child, count, now),
             // Somebody else has deleted it: its pods come back as the version in charge, and go to the next one as the others do.
             None if target != current
-                && was_there(draft, world, target, zone)
+                && keep::was_there(draft, &world.name_of(current, zone))
                 && templates::is_known(draft, world, current) =>
             {
                 keep::make(draft, world, current, zone, count);
@@ -109,11 +109,6 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
             None => {}
         }
     }
-}
-
-fn was_there(draft: &Draft, world: &World, version: i32, zone: Option<&str>) -> bool {
-    let name = world.name_of(version, zone);
-    draft.observed.owner.status.details.iter().any(|detail| detail.sets.iter().any(|set| set.name == name))
 }
 
 /// A zone that was dropped while it moved is nobody's turn any more: nothing of it moves beside another one.

@@ -2,8 +2,12 @@
 
 use sts_plus_api::{Reason, names};
 
-use super::{ChildView, ServiceView, VersionAction, draft::Draft, templates, world::World};
-use crate::rollout::describe_refused;
+use super::{
+    ChildView, ServiceView, VersionAction,
+    draft::Draft,
+    templates,
+    world::{World, why_missing},
+};
 use crate::{SetView, rollout};
 
 /// Its StatefulSets are there, as they were written, with as many pods as are wanted.
@@ -48,10 +52,15 @@ pub(super) fn make(draft: &mut Draft, world: &World, version: i32, zone: Option<
     if draft.observed.foreign.contains(&name) {
         return;
     }
-    if draft.observed.owner.status.details.iter().any(|detail| detail.sets.iter().any(|set| set.name == name)) {
+    if was_there(draft, &name) {
         draft.warn(Reason::ChildGone, &format!("StatefulSet {name} was deleted by somebody else; it is made anew"));
     }
     draft.act(VersionAction::Create { name, zone: zone.map(str::to_owned), version, replicas });
+}
+
+/// True if there was a StatefulSet of this name when the status was written last.
+pub(super) fn was_there(draft: &Draft, name: &str) -> bool {
+    draft.observed.owner.status.sets_named(name).next().is_some()
 }
 
 fn has_surplus(child: &ChildView) -> bool {
@@ -104,7 +113,7 @@ pub(super) fn is_settling(child: &ChildView) -> bool {
 /// In place: its first pod has not come yet. Before that the controller would make any other template the current revision, and the hold would
 /// keep no pod from it. One whose pods cannot be made waits for nothing: the next template may be the cure.
 pub(super) fn is_coming(child: &ChildView, target: i32) -> bool {
-    let is_refused = || child.refused.as_ref().and_then(|pod| describe_refused(pod, child.changed)).is_some();
+    let is_refused = || why_missing(child).is_some();
     child.set.is_some() && child.version != target && child.replicas > 0 && child.pods.is_empty() && !is_refused()
 }
 
@@ -139,8 +148,8 @@ fn has_drifted(draft: &Draft, child: &ChildView) -> bool {
 
 /// The generations that the operator left it at, as the status knows them.
 fn noted<'d>(draft: &'d Draft, child: &'d ChildView) -> impl Iterator<Item = i64> + 'd {
-    let sets = draft.observed.owner.status.details.iter().flat_map(|detail| &detail.sets);
-    sets.filter(|set| set.name == child.name).map(|set| set.generation).filter(|generation| *generation != 0)
+    let sets = draft.observed.owner.status.sets_named(&child.name);
+    sets.map(|set| set.generation).filter(|generation| *generation != 0)
 }
 
 /// The active Service selects the version in charge, the preview Service the newest one.

@@ -29,6 +29,12 @@ fn versions_in_place(observed: &VersionsObserved) -> BTreeSet<i32> {
     observed.children.iter().map(|child| child.version).chain(pods).chain(noted).collect()
 }
 
+/// Why the controller of the StatefulSet cannot make a pod that is not there, if it said so.
+pub(super) fn why_missing(child: &ChildView) -> Option<String> {
+    let refused = child.refused.as_ref().filter(|refused| child.pods.iter().all(|pod| pod.name != refused.name));
+    refused.and_then(|refused| describe_refused(refused, child.changed))
+}
+
 pub(super) struct World<'a> {
     pub(super) observed: &'a VersionsObserved,
     pub(super) now: Timestamp,
@@ -135,10 +141,7 @@ impl<'a> World<'a> {
         }
         let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);
         if there != count {
-            let refused =
-                child.refused.as_ref().filter(|refused| child.pods.iter().all(|pod| pod.name != refused.name));
-            let refused =
-                || refused.filter(|_| there < count).and_then(|refused| describe_refused(refused, child.changed));
+            let refused = || why_missing(child).filter(|_| there < count);
             let why = child.in_the_way.clone().or_else(refused).map(|why| format!(": {why}")).unwrap_or_default();
             return Some(format!("StatefulSet {name} has {there} of {count} pods{why}"));
         }

@@ -112,8 +112,8 @@ impl World {
 
     /// Server-side apply of everything.
     fn write(&mut self, name: &str, zone: Option<String>, version: i32, replicas: i32, partition: i32) {
-        let (hash, settings) = self.kept.get(&version).cloned().unwrap_or((self.hash.clone(), self.settings.clone()));
-        let settings = if hash == self.hash { self.settings.clone() } else { settings };
+        let kept = self.kept.get(&version).filter(|(hash, _)| *hash != self.hash);
+        let (hash, settings) = kept.cloned().unwrap_or((self.hash.clone(), self.settings.clone()));
         self.judge_number(version, &hash);
         let template = self.template_number(version, &hash);
         let marks =

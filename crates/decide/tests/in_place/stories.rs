@@ -96,6 +96,17 @@ fn other_zones_in_the_same_write_as_another_template_are_no_way_around_the_check
     assert_eq!((world.layout("web-a").as_str(), world.native.sets.len()), ("h2 h2 h2", 1));
 }
 
+/// web-1 does not come up for 100 s, and version 2 is asked for.
+fn upgrade_beside_a_broken_pod(world: &mut World) {
+    world.edit("web", |set| {
+        let pod = set.pods.get_mut(&1).unwrap();
+        (pod.health, pod.ready, pod.since) = (Health::NeverReady, false, 100);
+    });
+    world.native.now = 200;
+    world.template("h2");
+    world.settle();
+}
+
 #[test]
 fn a_broken_pod_holds_an_upgrade_unless_it_may_be_passed() {
     for parallel in [false, true] {
@@ -103,13 +114,7 @@ fn a_broken_pod_holds_an_upgrade_unless_it_may_be_passed() {
             let mut world = World::new(&json!({ "updateNotReady": passes }));
             world.parallel = parallel;
             world.settle();
-            world.edit("web", |set| {
-                let pod = set.pods.get_mut(&1).unwrap();
-                (pod.health, pod.ready, pod.since) = (Health::NeverReady, false, 100);
-            });
-            world.native.now = 200;
-            world.template("h2");
-            world.settle();
+            upgrade_beside_a_broken_pod(&mut world);
             // With OrderedReady the StatefulSet controller itself rolls nothing beside a broken pod.
             let moves = parallel && passes;
             let expected = if moves { "h2 h2 h2" } else { "h1 h1! h1" };
@@ -123,13 +128,7 @@ fn a_broken_pod_holds_an_upgrade_unless_it_may_be_passed() {
 #[test]
 fn a_pod_that_never_comes_up_is_replaced_by_the_cure_that_is_told() {
     let mut world = installed(&json!({}));
-    world.edit("web", |set| {
-        let pod = set.pods.get_mut(&1).unwrap();
-        (pod.health, pod.ready, pod.since) = (Health::NeverReady, false, 100);
-    });
-    world.native.now = 200;
-    world.template("h2");
-    world.settle();
+    upgrade_beside_a_broken_pod(&mut world);
     assert_eq!(world.layout("web"), "h1 h1! h1");
     let told = &world.status.message;
     assert!(

@@ -133,8 +133,8 @@ async fn a_template_change_is_in_the_conditions_within_a_second() {
     for (what, mut took) in [("away", away), ("back", back)] {
         took.sort();
         println!("{what}: median {:?}, slowest {:?} of {SAMPLES}", took[SAMPLES / 2], took[SAMPLES - 1]);
-        // Half of them: other files of tests run at the same time, and the machine may be busy for some seconds.
-        assert!(took[SAMPLES / 2] < Duration::from_secs(1), "{what}: {took:?}");
+        // One of twenty may meet a busy machine.
+        assert!(took[SAMPLES - 2] < Duration::from_secs(1), "{what}: {took:?}");
     }
     scene.end().await;
 }

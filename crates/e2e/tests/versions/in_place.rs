@@ -53,21 +53,9 @@ async fn each_pod_goes_to_the_next_version_behind_its_check() {
     let log = story.scene.log();
     assert!(log.matches("check: ").count() >= 8, "{log}");
     // The versions are what the StatefulSet controller keeps, under the same numbers.
-    let kept = story
-        .scene
-        .kubectl_ok(
-            &[
-                "get",
-                "controllerrevisions",
-                "-l",
-                "controller.kubernetes.io/hash",
-                "-L",
-                names::VERSION,
-                "--no-headers",
-            ],
-            "",
-        )
-        .await;
+    let theirs =
+        ["get", "controllerrevisions", "-l", "controller.kubernetes.io/hash", "-L", names::VERSION, "--no-headers"];
+    let kept = story.scene.kubectl_ok(&theirs, "").await;
     let mut numbers: Vec<_> = kept.stdout.lines().filter_map(|line| line.split_whitespace().last()).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, ["1", "2"], "{}", kept.stdout);

@@ -152,10 +152,9 @@ async fn a_set_that_is_deleted_in_mid_upgrade_comes_back_as_the_version_in_charg
     let story = Story::at_rest("in-place-gone", &checked(&json!({ "preflight": false })).await).await;
     story.release("app:2-errors").await;
     story.until("failed", |view| view.is(VersionPhase::Failed) && count_at(view, "2") == 1).await;
-    let uid = |view: &View| view.world.sets.get("db").and_then(|set| set.metadata.uid.clone());
-    let former = uid(&story.view().await);
+    let former = story.view().await.set_uid("db");
     story.scene.kubectl_ok(&["delete", "statefulset", "db"], "").await;
-    let is_new = |view: &View| uid(view).is_some_and(|uid| former.as_ref() != Some(&uid));
+    let is_new = |view: &View| view.set_uid("db").is_some_and(|uid| former.as_ref() != Some(&uid));
     let is_held = |view: &View| view.is(VersionPhase::Failed) && carried(view).len() == 3;
     let after = story.until("made anew and held", |view| is_new(view) && is_held(view)).await;
     assert!(count_at(&after, "2") <= 1, "one pod at most is tried: {:?}", carried(&after));

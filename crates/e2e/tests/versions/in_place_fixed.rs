@@ -21,6 +21,16 @@ fn is_refused(view: &View) -> bool {
     view.is_told() && view.condition("TemplateValid") == "False/TemplateRefused"
 }
 
+/// Claims that are asked to be larger: at rest before, and when that is refused.
+async fn larger_claims(name: &str) -> (Story, View, View) {
+    let db = objects::with(plain(), "/spec/template/spec/volumeClaimTemplates", claims("1Gi"));
+    let story = Story::at_rest(name, &db).await;
+    let before = story.view().await;
+    story.change(&spec("volumeClaimTemplates", &claims("2Gi"))).await;
+    let told = story.until("refused", is_refused).await;
+    (story, before, told)
+}
+
 /// Nothing of what runs was written to since.
 fn assert_untouched(before: &View, after: &View) {
     assert_eq!(after.uids(""), before.uids(""));
@@ -31,11 +41,7 @@ fn assert_untouched(before: &View, after: &View) {
 
 #[tokio::test]
 async fn changed_claim_templates_are_refused_in_one_sentence_and_nothing_is_touched() {
-    let db = objects::with(plain(), "/spec/template/spec/volumeClaimTemplates", claims("1Gi"));
-    let story = Story::at_rest("claims", &db).await;
-    let before = story.view().await;
-    story.change(&spec("volumeClaimTemplates", &claims("2Gi"))).await;
-    let told = story.until("refused", is_refused).await;
+    let (story, before, told) = larger_claims("claims").await;
     let message = told.message("TemplateValid");
     assert!(message.starts_with("spec.template.spec.volumeClaimTemplates cannot be changed in place"), "{message}");
     assert!(message.contains("take the change back") && message.contains("--cascade=orphan"), "{message}");
@@ -60,15 +66,11 @@ async fn changed_claim_templates_are_refused_in_one_sentence_and_nothing_is_touc
 /// The cure that the sentence gives.
 #[tokio::test]
 async fn a_set_that_is_deleted_with_orphan_is_made_anew_with_other_claim_templates() {
-    let db = objects::with(plain(), "/spec/template/spec/volumeClaimTemplates", claims("1Gi"));
-    let story = Story::at_rest("claims-anew", &db).await;
-    let before = story.view().await;
-    story.change(&spec("volumeClaimTemplates", &claims("2Gi"))).await;
-    story.until("refused", is_refused).await;
+    let (story, before, _) = larger_claims("claims-anew").await;
     story.scene.kubectl_ok(&["delete", "statefulset", "db", "--cascade=orphan"], "").await;
     let after = story.until("version 2 alone", |view| view.is_only(2)).await;
     assert!(all_at(&after, 2));
-    assert_ne!(after.world.sets["db"].metadata.uid, before.world.sets["db"].metadata.uid);
+    assert_ne!(after.set_uid("db"), before.set_uid("db"));
     // One at a time: whenever one was gone the others were there.
     assert!(story.fewest_ready() >= 2);
     story.end().await;

@@ -31,10 +31,9 @@ async fn defaults_that_are_written_out_are_no_version() {
     let mut story = nothing_restarts("defaults", &db(), "db-v1").await;
     story.scene.kill_operator();
     story.scene.start_operator();
-    let uid = |view: &View| view.world.sets.get("db-v1").and_then(|set| set.metadata.uid.clone());
-    let former = uid(&story.view().await);
+    let former = story.view().await.set_uid("db-v1");
     story.scene.kubectl_ok(&["delete", "statefulset", "db-v1"], "").await;
-    let is_new = |view: &View| uid(view).is_some_and(|uid| former.as_ref() != Some(&uid));
+    let is_new = |view: &View| view.set_uid("db-v1").is_some_and(|uid| former.as_ref() != Some(&uid));
     let back = story.until("made anew", |view| is_new(view) && view.is_only(1)).await;
     assert_eq!(back.status.last_version, 1, "under its number");
     // Another image is a version, and without the defaults it stays the same one.

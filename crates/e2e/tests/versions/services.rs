@@ -18,6 +18,16 @@ fn with_services(delay: i32) -> Value {
     db
 }
 
+/// Version 1 is there, and stays for long when the next one is in charge.
+async fn with_a_long_delay(name: &str) -> Story {
+    let story = Story::new(name).await;
+    story.scene.create(&service("live")).await;
+    story.scene.create(&service("next")).await;
+    story.scene.create(&with_services(600)).await;
+    story.until("version 1 is there", |view| view.is_only(1)).await;
+    story
+}
+
 async fn selected(story: &Story, service: &str) -> Option<String> {
     let service = story.scene.api("service").get(service).await.expect("it is there");
     Some(service.data["spec"]["selector"].get(names::VERSION)?.as_str()?.to_owned())
@@ -35,11 +45,7 @@ async fn behind(story: &Story, service: &str) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn the_active_service_changes_hands_at_once_and_is_never_empty() {
-    let story = Story::new("green").await;
-    story.scene.create(&service("live")).await;
-    story.scene.create(&service("next")).await;
-    story.scene.create(&with_services(600)).await;
-    story.until("version 1 is there", |view| view.is_only(1)).await;
+    let story = with_a_long_delay("green").await;
     sts_plus_e2e::eventually("live has its pods", async || behind(&story, "live").await.len() == 3).await;
     assert_eq!(selected(&story, "live").await.as_deref(), Some("1"));
 
@@ -68,11 +74,7 @@ async fn the_active_service_changes_hands_at_once_and_is_never_empty() {
 
 #[tokio::test]
 async fn within_the_delay_the_next_version_does_not_wait() {
-    let story = Story::new("further").await;
-    story.scene.create(&service("live")).await;
-    story.scene.create(&service("next")).await;
-    story.scene.create(&with_services(600)).await;
-    story.until("version 1 is there", |view| view.is_only(1)).await;
+    let story = with_a_long_delay("further").await;
     story.release("app:2").await;
     story.until("version 2 is in charge", |view| view.status.message.contains("scaleDownDelaySeconds")).await;
     story.release("app:3").await;
@@ -88,11 +90,8 @@ async fn within_the_delay_the_next_version_does_not_wait() {
 
 #[tokio::test]
 async fn within_the_delay_the_way_back_is_at_once() {
-    let story = Story::new("blue").await;
-    story.scene.create(&service("live")).await;
-    story.scene.create(&service("next")).await;
-    story.scene.create(&with_services(600)).await;
-    let first = story.until("version 1 is there", |view| view.is_only(1)).await;
+    let story = with_a_long_delay("blue").await;
+    let first = story.view().await;
     story.release("app:2").await;
     story.until("version 2 is in charge", |view| view.status.message.contains("scaleDownDelaySeconds")).await;
     story.release("app:1").await;

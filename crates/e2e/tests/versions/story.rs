@@ -47,6 +47,11 @@ impl View {
         self.is_told() && self.status.phase == phase
     }
 
+    /// The UID of a StatefulSet.
+    pub fn set_uid(&self, name: &str) -> Option<String> {
+        self.world.sets.get(name)?.metadata.uid.clone()
+    }
+
     /// UIDs of the pods whose names begin so.
     pub fn uids(&self, start: &str) -> BTreeMap<String, String> {
         self.world.uids().into_iter().filter(|(name, _)| name.starts_with(start)).collect()
@@ -147,38 +152,37 @@ impl Story {
         lines
     }
 
-    /// At every pod event since version 1 was whole some version had `count` Ready pods.
-    pub fn assert_never_fewer_than(&self, count: usize) {
-        let entries = self.scene.tape.entries();
-        let mut was_whole = false;
+    /// The Ready pods of each version after every pod event, and the version of the recording then.
+    fn ready(&self) -> Vec<(u64, BTreeMap<String, usize>)> {
         let mut pods: BTreeMap<String, (String, bool)> = BTreeMap::new();
-        for entry in &entries {
+        let mut counts = Vec::new();
+        for entry in &self.scene.tape.entries() {
             let Some((uid, version, ready)) = pod_of(entry) else { continue };
             pods.insert(uid, (version, ready));
-            let mut ready: BTreeMap<&str, usize> = BTreeMap::new();
+            let mut ready: BTreeMap<String, usize> = BTreeMap::new();
             for (version, _) in pods.values().filter(|(_, ready)| *ready) {
-                *ready.entry(version.as_str()).or_default() += 1;
+                *ready.entry(version.clone()).or_default() += 1;
             }
+            counts.push((entry.version, ready));
+        }
+        counts
+    }
+
+    /// At every pod event since version 1 was whole some version had `count` Ready pods.
+    pub fn assert_never_fewer_than(&self, count: usize) {
+        let mut was_whole = false;
+        for (version, ready) in self.ready() {
             let most = ready.values().copied().max().unwrap_or(0);
             was_whole |= most >= count;
-            assert!(!was_whole || most >= count, "{ready:?} at version {}\n{}", entry.version, self.trace().join("\n"));
+            assert!(!was_whole || most >= count, "{ready:?} at version {version}\n{}", self.trace().join("\n"));
         }
         assert!(was_whole, "never {count} pods");
     }
 
-    /// The fewest Ready pods of any version after there were three of them, as they were seen.
+    /// The fewest Ready pods of all versions together since there were three of them.
     pub fn fewest_ready(&self) -> usize {
-        let mut pods: BTreeMap<String, bool> = BTreeMap::new();
-        let mut fewest = None;
-        for entry in &self.scene.tape.entries() {
-            let Some((uid, _, ready)) = pod_of(entry) else { continue };
-            pods.insert(uid, ready);
-            let count = pods.values().filter(|ready| **ready).count();
-            if fewest.is_some() || count >= 3 {
-                fewest = Some(fewest.unwrap_or(count).min(count));
-            }
-        }
-        fewest.expect("there were three")
+        let counts = self.ready().into_iter().map(|(_, ready)| ready.values().sum());
+        counts.skip_while(|count: &usize| *count < 3).min().expect("there were three")
     }
 
     pub async fn end(self) {

@@ -1,12 +1,13 @@
 //! What was found out about an ExtendedStatefulSet and is not in a cache: its Services, its zones, and what the API server says about
 //! its template. Kept until the next look at the API server itself.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use sts_plus_decide::ServiceView;
 
 use super::labels::Strays;
+use super::templates::Kept;
 use super::trial::Trial;
 
 /// What was found out, by UID.
@@ -25,10 +26,7 @@ pub(super) struct Known {
     pub(super) active: Option<ServiceView>,
     pub(super) preview: Option<ServiceView>,
     pub(super) former: Vec<ServiceView>,
-    /// Versions whose templates are kept, with their digests.
-    pub(super) kept: BTreeMap<i32, String>,
-    /// In place: the versions of the revisions that the StatefulSets keep.
-    pub(super) revisions: BTreeMap<String, i32>,
+    pub(super) kept: Kept,
     /// Pods in the way.
     pub(super) strays: Strays,
     pub(super) empty_zones: Vec<String>,

@@ -1,5 +1,4 @@
-//! Reads: everything that one decision looks at, from the caches or from the API server. It writes nothing: whether the API server
-//! takes the template is found out by a dry run.
+//! Reads: everything that one decision looks at, from the caches or from the API server. It writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +14,7 @@ use sts_plus_decide::{
 
 use super::memory::Known;
 use super::render::{self, Child};
-use super::trial::{self, Trial};
-use super::{Context, labels, leave, templates};
+use super::{Context, labels, leave, templates, trial};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
 use crate::errors::Error;
@@ -129,12 +127,10 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     let strategy = &owner.spec.update_strategy;
     let known = Known {
         generation: owner.metadata.generation.unwrap_or_default(),
-        sets: sets.iter().map(|set| set.uid().to_owned()).collect(),
         active: service(&owner, strategy.active_service.as_deref(), context).await?,
         preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
         former: former(&owner, context).await?,
         kept: templates::list(&owner, context).await?,
-        revisions: templates::revisions(&owner, context).await?,
         strays: if is_leaving {
             labels::Strays::new()
         } else {
@@ -142,7 +138,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         },
         empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
         serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,
-        trial: Trial::default(),
+        ..Known::default()
     };
     let keeps_children = is_leaving && leave::keeps_children(&owner, &sets, context).await?;
     let mut scene = scene(owner, sets, &pods.items, known.clone(), context);
@@ -153,7 +149,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     }
     let trial = trial::of(&scene, context).await?;
     trial.tell(&mut scene.observed.template);
-    context.memory.put(&uid, Known { trial, ..known });
+    context.memory.put(&uid, Known { sets: scene.uids(), trial, ..known });
     Ok(Some(scene))
 }
 
@@ -170,7 +166,7 @@ fn scene(
         .filter_map(|set| {
             let pods = pods.iter().filter(|pod| pod.belongs_to(set.uid())).filter_map(PodObject::view);
             let mut child = set.child_view(pods.collect())?;
-            labels::settle(&mut child, &known.revisions, &known.strays);
+            labels::settle(&mut child, &known.kept.revisions, &known.strays);
             // What the controller of the StatefulSet says about pods that it cannot make.
             let refused_pods = context.caches.refusals_of(set.namespace(), set.uid());
             let refused = refused_pods.iter().min_by_key(|pod| &pod.name).cloned();
@@ -185,7 +181,7 @@ fn scene(
         owner: owner_view(&owner),
         template,
         children,
-        kept: known.kept,
+        kept: known.kept.templates,
         orphans: Vec::new(),
         foreign: foreign(&owner, context),
         active: known.active,

@@ -2,51 +2,21 @@
 //! becomes one sentence with the field and the cure. It reads and tries, and never writes.
 
 use serde_json::Value;
-use sts_plus_api::VersionStrategyType;
-use sts_plus_decide::{ChildView, VersionsObserved, child_name};
 
 use super::observe::Scene;
+use super::render::FOR_LIFE;
 use super::{Context, trial};
 use crate::errors::{Error, cut, told};
 
-/// What a StatefulSet keeps from its making to its end.
-const FOR_LIFE: [&str; 4] = ["podManagementPolicy", "selector", "serviceName", "volumeClaimTemplates"];
 /// How the API server's own words are cut.
 const BYTES: usize = 700;
 
-/// A StatefulSet that the template is to be tried on: name, version and zone.
-pub(super) type Candidate<'o> = (String, i32, Option<&'o str>);
-
-/// The one that it is tried on. None if all that are there have taken it.
-pub(super) fn candidate(observed: &VersionsObserved) -> Option<Candidate<'_>> {
-    let (template, owner) = (&observed.template, &observed.owner);
-    let kind = owner.spec.update_strategy.kind;
-    let next = owner.status.last_version.saturating_add(1);
-    let with_hash = observed.children.iter().find(|child| child.hash == template.hash);
-    let version = with_hash.map_or(next, |child| child.version);
-    let has_taken = |child: &ChildView| child.hash == template.hash && child.settings == template.settings;
-    // In place every zone has to take it, and those that are there may be other ones than the first of the list.
-    let on = match kind {
-        VersionStrategyType::InPlace if !observed.children.is_empty() => {
-            Some(observed.children.iter().find(|child| !has_taken(child))?)
-        }
-        _ if with_hash.is_some_and(has_taken) => return None,
-        _ => with_hash,
-    };
-    let first = owner.spec.all_zones().first().map(String::as_str);
-    Some(match on {
-        Some(child) => (child.name.clone(), version, child.zone.as_deref()),
-        None => (child_name(&owner.name, kind, version, first), version, first),
-    })
-}
-
-/// Why the API server does not take `body`, in words for people.
-pub(super) async fn words(body: &Value, refused: &kube::Error, scene: &Scene, context: &Context) -> String {
-    let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+/// Why the API server does not take `body` for the StatefulSet `name`, in words for people.
+pub(super) async fn words(name: &str, body: &Value, refused: &kube::Error, scene: &Scene, context: &Context) -> String {
     let child = scene.observed.children.iter().find(|child| child.name == name);
     let Some(child) = child.filter(|_| is_for_life(refused)) else { return cut(&told(refused), BYTES).to_owned() };
     match trial::changed(child, body, scene, context).await {
-        Ok(fields) => sentence(name, &fields.into_iter().filter(|field| *field != "template").collect::<Vec<_>>()),
+        Ok(fields) => sentence(name, &fields.into_iter().filter(|field| FOR_LIFE.contains(field)).collect::<Vec<_>>()),
         // The template has another fault as well, which is to be mended first.
         Err(Error::Api { source, .. }) => cut(&told(&source), BYTES).to_owned(),
         Err(_) => sentence(name, &[]),

@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::{TemplateView, claim};
 
-/// What makes a version: the pod template, and what a StatefulSet keeps for life.
-pub(super) const FIXED: [&str; 5] =
-    ["podManagementPolicy", "selector", "serviceName", "template", "volumeClaimTemplates"];
+/// What a StatefulSet keeps from its making to its end. With the pod template it makes a version.
+pub(super) const FOR_LIFE: [&str; 4] = ["podManagementPolicy", "selector", "serviceName", "volumeClaimTemplates"];
 
 /// One StatefulSet of a version.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +31,9 @@ pub(super) fn template_view(owner: &ExtendedStatefulSet) -> TemplateView {
     let part = |is_in: &dyn Fn(&str) -> bool| -> Map<String, Value> {
         spec.iter().filter(|(key, value)| is_in(key) && !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect()
     };
-    let fixed = part(&|key| FIXED.contains(&key));
-    let settings = part(&|key| !FIXED.contains(&key) && key != "replicas");
+    let is_fixed = |key: &str| key == "template" || FOR_LIFE.contains(&key);
+    let fixed = part(&is_fixed);
+    let settings = part(&|key| !is_fixed(key) && key != "replicas");
     let metadata = template.get("metadata").cloned().unwrap_or_default();
     let written = hash(&json!(fixed));
     let rewritten = owner.status.as_ref().and_then(|status| status.rewritten.as_ref());
@@ -65,18 +65,18 @@ pub(super) fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
     let template = template_view(owner);
     let mut set = owner.spec.template.clone();
     let labels = labels(owner, child);
-    let metadata = object_at(&mut set, &["metadata"]).map(std::mem::take).unwrap_or_default();
-    let user = |key: &str| metadata.get(key).cloned().unwrap_or_else(|| json!({}));
-    for path in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+    for path in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
         set.pointer_mut(path).into_iter().for_each(without_ours);
     }
+    let metadata = object_at(&mut set, &["metadata"]).map(std::mem::take).unwrap_or_default();
+    let user = |key: &str| metadata.get(key).cloned().unwrap_or_else(|| json!({}));
     let mut body = json!({
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
             "name": child.name,
             "namespace": owner.metadata.namespace,
-            "labels": others(user("labels")),
+            "labels": user("labels"),
             "annotations": user("annotations"),
             "ownerReferences": [owner.controller_owner_ref(&())],
         },
@@ -112,12 +112,7 @@ pub(super) fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
     body
 }
 
-/// Labels of a user without those that say what is ours.
-fn others(mut labels: Value) -> Value {
-    without_ours(&mut labels);
-    labels
-}
-
+/// Labels that say what is ours are not a user's to write.
 fn without_ours(labels: &mut Value) {
     let Some(labels) = labels.as_object_mut() else { return };
     for ours in [names::OWNER, names::VERSION, names::ZONE] {

@@ -18,38 +18,47 @@ use super::observe::Scene;
 use crate::client::deadline;
 use crate::errors::Error;
 
-/// The versions of `owner` whose templates are kept, with their digests.
-pub(super) async fn list(owner: &ExtendedStatefulSet, context: &Context) -> Result<BTreeMap<i32, String>, Error> {
-    let name = owner.name_any();
-    // Those of its StatefulSets have the labels of the pods as well, and one that Kubernetes adds.
-    let ours = ListParams::default().labels(&format!("{}={name},!controller.kubernetes.io/hash", names::OWNER));
-    let call = format!("listing the templates of ExtendedStatefulSet {name}");
-    let found = deadline(call, api(owner, context).list_metadata(&ours)).await?;
-    // Those that the garbage collector has let go of are ours all the same, and go with the object.
-    let is_leaving = owner.metadata.deletion_timestamp.is_some();
-    let is_ours = |kept: &&PartialObjectMeta<ControllerRevision>| {
-        is_owned(kept, owner) || (is_leaving && kept.owner_references().is_empty())
-    };
-    let entry = |kept: &PartialObjectMeta<ControllerRevision>| {
-        let version = kept.labels().get(names::VERSION)?.parse().ok()?;
-        Some((version, kept.annotations().get(names::HASH)?.clone()))
-    };
-    Ok(found.items.iter().filter(is_ours).filter_map(entry).collect())
+/// Kubernetes adds it to the `ControllerRevision`s of StatefulSets.
+const REVISION_HASH: &str = "controller.kubernetes.io/hash";
+
+/// What `ControllerRevision`s say of the versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// Versions whose templates are kept, with their digests.
+    pub(super) templates: BTreeMap<i32, String>,
+    /// In place: the versions of the revisions that the StatefulSets keep, by their names.
+    pub(super) revisions: BTreeMap<String, i32>,
 }
 
-/// In place: the versions of the revisions that its StatefulSets keep.
-pub(super) async fn revisions(owner: &ExtendedStatefulSet, context: &Context) -> Result<BTreeMap<String, i32>, Error> {
-    if owner.spec.update_strategy.kind != VersionStrategyType::InPlace {
-        return Ok(BTreeMap::new());
-    }
+/// The `ControllerRevision`s of `owner`, and in place those of its StatefulSets.
+pub(super) async fn list(owner: &ExtendedStatefulSet, context: &Context) -> Result<Kept, Error> {
     let name = owner.name_any();
-    let theirs = ListParams::default().labels(&format!("{}={name},controller.kubernetes.io/hash", names::OWNER));
-    let call = format!("listing the revisions of ExtendedStatefulSet {name}");
-    let found = deadline(call, api(owner, context).list_metadata(&theirs)).await?;
-    let entry = |kept: &PartialObjectMeta<ControllerRevision>| {
-        Some((kept.metadata.name.clone()?, kept.labels().get(names::VERSION)?.parse().ok()?))
+    // Those of its StatefulSets have the labels of the pods as well, and one that Kubernetes adds.
+    let others = match owner.spec.update_strategy.kind {
+        VersionStrategyType::SideBySide => format!(",!{REVISION_HASH}"),
+        VersionStrategyType::InPlace => String::new(),
     };
-    Ok(found.items.iter().filter_map(entry).collect())
+    let wanted = ListParams::default().labels(&format!("{}={name}{others}", names::OWNER));
+    let call = format!("listing the ControllerRevisions of ExtendedStatefulSet {name}");
+    let found = deadline(call, api(owner, context).list_metadata(&wanted)).await?;
+    // Those that the garbage collector has let go of are ours all the same, and go with the object.
+    let is_leaving = owner.metadata.deletion_timestamp.is_some();
+    let mut kept = Kept::default();
+    for revision in found.items {
+        let version = revision.labels().get(names::VERSION).and_then(|version| version.parse().ok());
+        let Some(version) = version else { continue };
+        if revision.labels().contains_key(REVISION_HASH) {
+            kept.revisions.insert(revision.name_any(), version);
+        } else if is_owned(&revision, owner) || (is_leaving && revision.owner_references().is_empty()) {
+            kept.templates.extend(revision.annotations().get(names::HASH).map(|hash| (version, hash.clone())));
+        }
+    }
+    Ok(kept)
+}
+
+/// The one of this name. The operator may list them, and not get one.
+fn named(name: &str) -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={name}"))
 }
 
 fn is_owned(kept: &PartialObjectMeta<ControllerRevision>, owner: &ExtendedStatefulSet) -> bool {
@@ -67,8 +76,7 @@ pub(super) async fn remember(version: i32, scene: &Scene, context: &Context) -> 
         Err(error) if error.is_already_there() => {}
         other => return other.map(|_| ()),
     }
-    let one = ListParams::default().fields(&format!("metadata.name={name}"));
-    let Some(there) = deadline(call(), revisions.list_metadata(&one)).await?.items.into_iter().next() else {
+    let Some(there) = deadline(call(), revisions.list_metadata(&named(&name))).await?.items.into_iter().next() else {
         return Err(Error::Outdated { what: format!("ControllerRevision {name}") });
     };
     if is_owned(&there, &scene.owner) {
@@ -120,9 +128,8 @@ pub(super) async fn owner_at<'s>(
         return Ok(Cow::Borrowed(&scene.owner));
     }
     let name = name(&scene.owner, version);
-    let one = ListParams::default().fields(&format!("metadata.name={name}"));
     let call = format!("reading the template of version {version}");
-    let found = deadline(call, api(&scene.owner, context).list(&one)).await?;
+    let found = deadline(call, api(&scene.owner, context).list(&named(&name))).await?;
     let data = found.items.into_iter().next().and_then(|kept| kept.data);
     let Some(template) = data.and_then(|RawExtension(data)| data.get("template").cloned()) else {
         return Err(Error::Outdated { what: format!("ControllerRevision {name}") });

@@ -7,13 +7,13 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use sts_plus_api::names;
-use sts_plus_decide::{ChildView, TemplateView};
+use sts_plus_api::{VersionStrategyType, names};
+use sts_plus_decide::{ChildView, TemplateView, VersionsObserved, child_name};
 
 use super::memory::Known;
 use super::observe::Scene;
-use super::refusal::Candidate;
-use super::{Context, refusal, render};
+use super::render::FOR_LIFE;
+use super::{Context, refusal};
 use crate::client::deadline;
 use crate::errors::{Class, Error};
 
@@ -38,7 +38,7 @@ impl Trial {
 /// Tries the template, unless the result is known: StatefulSets that exist with exactly this template have taken it.
 pub(super) async fn of(scene: &Scene, context: &Context) -> Result<Trial, Error> {
     let observed = &scene.observed;
-    let Some(candidate) = refusal::candidate(observed) else { return Ok(Trial::default()) };
+    let Some(candidate) = candidate(observed) else { return Ok(Trial::default()) };
     let is_known = |known: &Known| known.generation == observed.owner.generation && known.sets == scene.uids();
     if let Some(known) = context.memory.get(scene.uid()).filter(is_known) {
         return Ok(known.trial);
@@ -49,6 +49,32 @@ pub(super) async fn of(scene: &Scene, context: &Context) -> Result<Trial, Error>
         return Ok(Trial { problem: None, comes_to: Some(hash) });
     }
     Ok(Trial { problem: problem(candidate, scene, context).await?, comes_to: None })
+}
+
+/// A StatefulSet that the template is to be tried on: name, version and zone.
+type Candidate<'o> = (String, i32, Option<&'o str>);
+
+/// The one that it is tried on. None if all that are there have taken it.
+fn candidate(observed: &VersionsObserved) -> Option<Candidate<'_>> {
+    let (template, owner) = (&observed.template, &observed.owner);
+    let kind = owner.spec.update_strategy.kind;
+    let next = owner.status.last_version.saturating_add(1);
+    let with_hash = observed.children.iter().find(|child| child.hash == template.hash);
+    let version = with_hash.map_or(next, |child| child.version);
+    let has_taken = |child: &ChildView| child.hash == template.hash && child.settings == template.settings;
+    // In place every zone has to take it, and those that are there may be other ones than the first of the list.
+    let on = match kind {
+        VersionStrategyType::InPlace if !observed.children.is_empty() => {
+            Some(observed.children.iter().find(|child| !has_taken(child))?)
+        }
+        _ if with_hash.is_some_and(has_taken) => return None,
+        _ => with_hash,
+    };
+    let first = owner.spec.all_zones().first().map(String::as_str);
+    Some(match on {
+        Some(child) => (child.name.clone(), version, child.zone.as_deref()),
+        None => (child_name(&owner.name, kind, version, first), version, first),
+    })
 }
 
 /// The digest of the version that the template would leave as it is.
@@ -64,10 +90,9 @@ async fn same(scene: &Scene, context: &Context) -> Result<Option<String>, Error>
 
 /// True if the StatefulSet stays as it is with `spec.template`, in all that makes a version.
 async fn would_leave(child: &ChildView, scene: &Scene, context: &Context) -> Result<bool, Error> {
-    let noted = scene.observed.owner.status.details.iter().flat_map(|detail| &detail.sets);
     // What somebody else wrote says nothing about the version.
-    let is_ours = noted.filter(|set| set.name == child.name).any(|set| set.generation == child.generation);
-    if !is_ours {
+    let mut noted = scene.observed.owner.status.sets_named(&child.name);
+    if !noted.any(|set| set.generation == child.generation) {
         return Ok(false);
     }
     let zone = child.zone.as_deref();
@@ -99,7 +124,7 @@ pub(super) async fn changed(
         metadata.insert("name".to_owned(), json!(scratch));
     }
     let wanted = try_body(&sets, &scratch, &another).await?;
-    Ok(render::FIXED.into_iter().filter(|field| kept(&wanted, field) != kept(&there, field)).collect())
+    Ok(FOR_LIFE.into_iter().chain(["template"]).filter(|field| kept(&wanted, field) != kept(&there, field)).collect())
 }
 
 /// A field of the spec. The status of a claim template says nothing.
@@ -122,7 +147,7 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
     match try_body(&sets(scene, context), &name, &body).await {
         Ok(_) => Ok(None),
         Err(Error::Api { source, .. }) if is_refused(&source) => {
-            Ok(Some(refusal::words(&body, &source, scene, context).await))
+            Ok(Some(refusal::words(&name, &body, &source, scene, context).await))
         }
         Err(error) => Err(error),
     }
