@@ -78,6 +78,8 @@ pub struct RolloutView {
     pub annotations: BTreeMap<String, String>,
     /// True: pods of the old revision that are broken are not waited for.
     pub passes_broken: bool,
+    /// What keeps pods of the same application in other StatefulSets from being available: no further pod is rolled beside it.
+    pub elsewhere: Option<String>,
     /// Spec, with the defaults of the schema.
     pub spec: PhasedRolloutSpec,
     /// Status as written last; default if there is none.

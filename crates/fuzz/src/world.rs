@@ -69,6 +69,7 @@ pub(crate) fn rollout(spec: PhasedRolloutSpec, status: PhasedRolloutStatus) -> R
     RolloutView {
         keeper: Keeper::PhasedRollout,
         passes_broken: false,
+        elsewhere: None,
         name: "gate".into(),
         namespace: "default".into(),
         uid: "rollout".into(),

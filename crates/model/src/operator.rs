@@ -59,6 +59,7 @@ impl World {
         RolloutView {
             keeper: Keeper::PhasedRollout,
             passes_broken: false,
+            elsewhere: None,
             name: own.name.clone(),
             namespace: "ns".into(),
             uid: format!("uid-{}", own.name),

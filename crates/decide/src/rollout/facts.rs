@@ -189,6 +189,20 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// What keeps the pods of a set from all being there and available, but for those that `is_exempt` (a pod, and whether it is broken). Broken
+/// ones being exempt, so is one that cannot be made.
+pub(crate) fn unavailable(
+    set: &SetView,
+    pods: &[PodView],
+    now: Timestamp,
+    is_exempt: impl Fn(&PodView, bool) -> bool,
+) -> Option<String> {
+    let facts = Facts::new(set, pods, "", now);
+    let exempt: Vec<_> =
+        facts.pods().filter(|(_, pod)| is_exempt(pod, facts.is_broken(pod))).map(|(index, _)| index).collect();
+    facts.obstacle(&exempt).map(|obstacle| obstacle.describe(&facts))
+}
+
 /// What keeps the pods from all being there and available.
 #[derive(Clone, Copy)]
 pub(crate) enum Obstacle<'a> {

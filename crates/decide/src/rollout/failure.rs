@@ -1,7 +1,9 @@
 //! When checks fail: hold, pause, go back, or go on; rejected revisions; and what a person's retry does.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
-use sts_plus_api::{Current, OnFailure, Phase, Reason, Step};
+use sts_plus_api::{Current, OnFailure, Phase, PhasedRolloutStatus, Reason, Step};
 
 use super::{
     draft::Draft,
@@ -11,7 +13,7 @@ use super::{
     step,
 };
 use crate::{
-    Action, EventTarget, HoldState, Plan, PodView, Severity,
+    Action, EventTarget, HoldState, Keeper, Plan, PodView, Severity,
     units::{Partition, PodIndex},
 };
 
@@ -126,7 +128,7 @@ pub(crate) fn stand_with(draft: &Draft, current: &Current, what: &str) -> Stand 
 
 /// A new value of the retry annotation takes the revision off the list and starts the counters again.
 pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
-    let given = draft.observed.rollout.annotations.get(retry_annotation(draft)).map(|token| token_of(token));
+    let given = given(draft.observed.rollout.keeper, &draft.observed.rollout.annotations);
     if given == draft.status.retry {
         return;
     }
@@ -150,6 +152,15 @@ pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
         );
         draft.normal(Reason::NothingToRetry, &note);
     }
+}
+
+/// True if a person wants a rollout of which this is known to be tried again.
+pub(crate) fn is_retried(known: &PhasedRolloutStatus, keeper: Keeper, annotations: &BTreeMap<String, String>) -> bool {
+    given(keeper, annotations).is_some_and(|given| known.retry != Some(given))
+}
+
+fn given(keeper: Keeper, annotations: &BTreeMap<String, String>) -> Option<String> {
+    annotations.get(keeper.retry_annotation()).map(|token| token_of(token))
 }
 
 /// The token as it is kept: its beginning and end if it is long. An annotation may have 256 KiB.

@@ -56,6 +56,9 @@ pub(crate) fn run<'a>(
     if let Some(obstacle) = facts.obstacle(exempt) {
         return obstructed(draft, facts, current, obstacle);
     }
+    if let Some(obstacle) = elsewhere(&draft).filter(|_| step != Step::Final) {
+        return obstructed_elsewhere(draft, facts, current, obstacle);
+    }
     if draft.observed.rollout.spec.check.all_queries().next().is_none() {
         return step::advance(draft, facts, &current, "no checks");
     }
@@ -325,10 +328,38 @@ pub(crate) fn obstructed<'a>(
         };
         Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("{what}; {cure}"))
     } else if current.step == Step::Preflight {
-        Stand::new(Motion::Held, Phase::Held, Reason::PodsNotAvailable, format!("nothing is rolled yet: {what}"))
+        Stand::new(
+            Motion::Held,
+            Phase::Held,
+            Reason::PodsNotAvailable,
+            format!("no pod of StatefulSet {} is rolled yet: {what}", facts.set.name),
+        )
     } else {
         let message = format!("waiting for the pods of the step at {}: {what}", facts.wanted);
         Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message)
+    };
+    draft.status.current = Some(current);
+    draft.finish(facts, &stand)
+}
+
+/// What is not available in another StatefulSet of the application. A set of which no pod is Ready loses nothing by being mended.
+pub(crate) fn elsewhere<'a>(draft: &Draft<'a>) -> Option<&'a str> {
+    draft.observed.rollout.elsewhere.as_deref().filter(|_| !draft.status.never_healthy)
+}
+
+/// No further pod beside one of another StatefulSet that is away.
+pub(crate) fn obstructed_elsewhere<'a>(
+    mut draft: Draft<'a>,
+    facts: &Facts<'a>,
+    mut current: Current,
+    obstacle: &str,
+) -> Plan {
+    reset_streak(&mut current);
+    let message = format!("no pod of StatefulSet {} is rolled beside one that is away: {obstacle}", facts.set.name);
+    let stand = if current.failed {
+        failure::stand_with(&draft, &current, &message)
+    } else {
+        Stand::new(Motion::Held, Phase::Held, Reason::PodsNotAvailable, message)
     };
     draft.status.current = Some(current);
     draft.finish(facts, &stand)

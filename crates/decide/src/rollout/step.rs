@@ -38,6 +38,10 @@ pub(crate) fn first<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, next: PodIndex,
         let current = gate::resume(&draft, facts, Step::Preflight, next);
         return gate::obstructed(draft, facts, current, obstacle);
     }
+    if let Some(obstacle) = gate::elsewhere(&draft) {
+        let current = gate::resume(&draft, facts, Step::Preflight, next);
+        return gate::obstructed_elsewhere(draft, facts, current, obstacle);
+    }
     if let Some(stand) = awaits_approval(&draft, facts, next) {
         gate::remember(&mut draft, facts, Step::Preflight, next);
         return draft.finish(facts, &stand);

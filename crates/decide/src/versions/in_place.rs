@@ -14,10 +14,10 @@ use sts_plus_api::{
 use super::{
     ChildView, Step, VersionAction,
     draft::{Draft, Motion, Stand},
-    keep, report, templates, tidy, upgrade,
+    empty, keep, report, templates, tidy, upgrade,
     world::World,
 };
-use crate::rollout::{decide, is_ready, is_released, last_words, partition};
+use crate::rollout::{decide, is_ready, is_released, is_retried, last_words, partition, unavailable};
 use crate::units::Ordinal;
 use crate::{
     Action, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Target,
@@ -25,9 +25,6 @@ use crate::{
 
 /// One round on the way from `current` to `target`, or at rest if they are the same.
 pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i32) -> Step {
-    // The list names other zones only: the version is rolled where its pods are, and the new zones come after that.
-    let (listed, there) = (world, world.zones_there(target).filter(|_| target != current));
-    let world = there.as_ref().unwrap_or(listed);
     if let Some(message) = world.conflict(target) {
         return Step::Stand(Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message));
     }
@@ -52,24 +49,33 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         let message = format!("version {target} is written to its StatefulSets; what runs is held");
         return Step::Stand(Stand::new(Motion::Moving, phase, Reason::VersionRolling, message));
     }
-    let is_settling = |(zone, count): &(Option<String>, i32)| {
-        world.child(target, zone.as_deref()).filter(|child| *count > 0 && keep::is_settling(child))
+    let is_starting = |child: &ChildView| {
+        keep::is_settling(child) || (target != current && child.version == current && keep::is_coming(child, target))
     };
-    if let Some(child) = world.zones.iter().find_map(is_settling) {
+    let starts = |(zone, count): &(Option<String>, i32)| {
+        world.child(target, zone.as_deref()).filter(|child| *count > 0 && is_starting(child))
+    };
+    if let Some(child) = world.zones.iter().find_map(starts) {
         return Step::Stand(not_yet(child, current, target));
     }
-    let names: Vec<_> = draft.observed.children.iter().map(|child| &child.name).collect();
-    draft.status.rollouts.retain(|name, _| names.contains(&name));
+    keep_rollouts(draft, world, target);
+    if target != current && world.wanted() == 0 {
+        return Step::Stand(empty::stand(draft, world, current, target));
+    }
     let Round { check, stand } = roll(draft, world, current, target);
     if let Some(request) = check.filter(|_| draft.actions.is_empty()) {
         return Step::Ask(request);
     }
     mark(draft, world, target);
+    if stand.as_ref().is_some_and(|stand| stand.phase == VersionPhase::Failed) && draft.actions.is_empty() {
+        // It may stay like this for long, and a zone that was dropped must not stay with it.
+        let _ = tidy::dropped_zones(draft, world, current);
+    }
     Step::Stand(match stand {
         Some(stand) if stand.motion == Motion::Stalled => with_zones(stand, world, target),
         Some(stand) => stand,
         None if draft.observed.owner.spec.paused => super::paused(draft, world, current),
-        None if target != current => promote(draft, listed, current, target),
+        None if target != current => promote(draft, world, current, target),
         None => {
             draft.status.upgrade = None;
             tidy::dropped_zones(draft, world, current).unwrap_or_else(|| report::rest(world, current))
@@ -87,6 +93,9 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
         match world.child(target, zone) {
             // What a person has taken back is not written to, and the engine says so.
             Some(child) if child.deleting || child.set.as_ref().is_some_and(|set| is_released(set)) => {}
+            Some(child) if target != current && empty::rests(draft, world, child, count, current) => {
+                empty::keep(draft, child, current, count, now);
+            }
             Some(child)
                 if is_written
                     && (child.version != target || child.hash != draft.observed.template.hash)
@@ -95,14 +104,9 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
                 keep::apply(draft, child, target, now, names::HOLD);
             }
             Some(child) => keep::keep(draft, child, count, now),
-            // Somebody else has deleted it: its pods come back as the version in charge, and go to the next one as the others do.
-            None if target != current
-                && keep::was_there(draft, &world.name_of(current, zone))
-                && templates::is_known(draft, world, current) =>
-            {
-                keep::make(draft, world, current, zone, count);
-            }
-            // A zone that comes in mid-upgrade waits for its end: nothing of the new version runs unchecked beside the old one.
+            // Somebody else has deleted it, or the zone is a new one: its pods come as the version in charge, and go to the next one as the
+            // others do.
+            None if templates::is_known(draft, world, current) => keep::make(draft, world, current, zone, count),
             None if is_written && (target == current || draft.observed.children.is_empty()) => {
                 keep::make(draft, world, target, zone, count);
             }
@@ -139,15 +143,15 @@ struct Round {
 }
 
 fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
-    let mut zones: Vec<_> = world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).collect();
     // A zone that no node carries comes last, and is not waited for.
     let is_served = |child: &ChildView| world.is_served(child.zone.as_deref());
-    zones.sort_by_key(|child| (!is_served(child), turn(child, current, target)));
-    let mut round = Round { check: None, stand: None };
+    let mut zones = taking_part(draft, world, current, target);
+    zones.sort_by_key(|child| (!is_served(child), turn(draft, child, current, target)));
+    let mut round = Round { check: None, stand: rejected_elsewhere(draft, &zones, target) };
     for child in zones {
         let Some(set) = &child.set else { continue };
         let must_wait = draft.observed.owner.spec.paused || round.stand.is_some() || round.check.is_some();
-        let observed = observe(draft, child, set, current, must_wait);
+        let observed = observe(draft, child, set, current, must_wait, elsewhere(draft, world, child, current, target));
         let plan = decide(&observed, draft.now);
         let is_quiet = plan.actions.is_empty() && plan.check.is_none();
         let is_done = is_quiet && is_rolled(child, set, &plan.status, target);
@@ -168,6 +172,44 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         }
     }
     round
+}
+
+/// A StatefulSet that has rejected the version has no pods any more by which the engine would know.
+fn rejected_elsewhere(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<Stand> {
+    let takes_part = |name: &str| zones.iter().any(|child| child.name == name);
+    let others = draft.status.rollouts.keys().filter(|name| !takes_part(name));
+    let why = others.filter_map(|name| rejection(draft, name, target)).next()?;
+    let message = format!(
+        "version {target} was rejected and is held: {why}; change spec.template, or set the annotation {} to a new value to try it again",
+        names::RETRY_VERSION
+    );
+    Some(Stand::new(Motion::Stalled, VersionPhase::Failed, Reason::RevisionRejected, message))
+}
+
+/// The StatefulSets that the engine looks after, in the order of the list: those that have pods, and one of a dropped zone that has rejected
+/// the version, since that is rolled in no other zone then.
+fn taking_part<'w>(draft: &Draft, world: &World<'w>, current: i32, target: i32) -> Vec<&'w ChildView> {
+    let has_part = |count: i32| count > 0 || target == current;
+    let listed = world.zones.iter().filter(|(_, count)| has_part(*count));
+    let listed = listed.filter_map(|(zone, _)| world.child(target, zone.as_deref()));
+    let dropped = world.children(target).iter().copied().filter(|child| !world.is_listed(child));
+    listed
+        .chain(dropped.filter(|child| !child.pods.is_empty() && rejection(draft, &child.name, target).is_some()))
+        .collect()
+}
+
+/// What keeps pods of the other zones from being available, as those of one StatefulSet are waited for. Those that carry neither version are
+/// what an upgrade repairs.
+fn elsewhere(draft: &Draft, world: &World, here: &ChildView, current: i32, target: i32) -> Option<String> {
+    let may_be_broken = draft.observed.owner.spec.update_strategy.update_not_ready;
+    let is_other = |child: &&ChildView| child.name != here.name && world.is_served(child.zone.as_deref());
+    let others = world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).filter(is_other);
+    let is_stray = |pod: &PodView| pod.version != Some(current) && pod.version != Some(target);
+    let obstacle = others.filter_map(|child| Some((child, child.set.as_deref()?))).find_map(|(child, set)| {
+        unavailable(set, &child.pods, draft.now, |pod, is_broken| is_stray(pod) || (is_broken && may_be_broken))
+    });
+    let cure = "set spec.updateStrategy.updateNotReady to true to go on without";
+    obstacle.map(|obstacle| if may_be_broken { obstacle } else { format!("{obstacle}; {cure}") })
 }
 
 /// A pod of an older version that does not come up holds the others, also if it never was well: nothing that the pods say tells which of
@@ -217,20 +259,30 @@ fn not_yet(child: &ChildView, current: i32, target: i32) -> Stand {
     Stand::new(Motion::Moving, phase, Reason::VersionRolling, message)
 }
 
-/// The zone that moves goes on, in whatever order the list is by now. Then pods that neither the old nor the new version wants are
-/// repaired (phased-rollout §4.9), then what has begun.
-fn turn(child: &ChildView, current: i32, target: i32) -> u8 {
+/// A zone where the version has failed keeps the others waiting, and the zone that moves goes on, in whatever order the list is by now. Then
+/// pods that neither the old nor the new version wants are repaired (phased-rollout §4.9), and a zone of which no pod is Ready; then what
+/// has begun.
+fn turn(draft: &Draft, child: &ChildView, current: i32, target: i32) -> u8 {
     let partition = child.set.as_ref().and_then(|set| set.partition);
-    let carries = |pod: &PodView| pod.version == Some(target);
-    if partition.is_some_and(|partition| partition < child.replicas) {
+    if draft.status.rollouts.get(&child.name).is_some_and(|rollout| has_failed(child, rollout)) {
         0
-    } else if has_strays(child, current, target) {
+    } else if partition.is_some_and(|partition| partition < child.replicas) {
         1
-    } else if child.pods.iter().any(carries) && !child.pods.iter().all(carries) {
+    } else if has_strays(child, current, target) || !child.pods.iter().any(is_ready) {
         2
-    } else {
+    } else if child.pods.iter().any(|pod| pod.version == Some(target)) {
         3
+    } else {
+        4
     }
+}
+
+/// The checks of what is written to the StatefulSet have failed there.
+fn has_failed(child: &ChildView, rollout: &PhasedRolloutStatus) -> bool {
+    let wanted = child.set.as_ref().and_then(|set| set.update_revision.as_ref());
+    let is_about_it = rollout.target_revision.as_ref() == wanted;
+    is_about_it && matches!(rollout.phase, Phase::Failed | Phase::RollingBack | Phase::RolledBack)
+        || rejected(rollout) && is_about_it
 }
 
 fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {
@@ -245,7 +297,14 @@ pub fn claim(owner: &str) -> String {
 }
 
 /// The StatefulSet as a rollout of its own.
-fn observe(draft: &Draft, child: &ChildView, set: &SetView, current: i32, paused: bool) -> Observed {
+fn observe(
+    draft: &Draft,
+    child: &ChildView,
+    set: &SetView,
+    current: i32,
+    paused: bool,
+    elsewhere: Option<String>,
+) -> Observed {
     let owner = &draft.observed.owner;
     let strategy = &owner.spec.update_strategy;
     let unchecked = || Check { preflight: false, final_check: false, ..Check::default() };
@@ -272,6 +331,7 @@ fn observe(draft: &Draft, child: &ChildView, set: &SetView, current: i32, paused
             has_finalizer: true,
             annotations: owner.annotations.clone(),
             passes_broken: strategy.update_not_ready,
+            elsewhere,
             spec,
             status: owner.status.rollouts.get(&child.name).cloned().unwrap_or_else(|| unknown(child, current)),
         },
@@ -332,6 +392,7 @@ fn stand(status: &PhasedRolloutStatus, version: i32) -> Stand {
         Phase::Idle | Phase::Completed if is("Ready") => VersionPhase::Ready,
         Phase::Idle | Phase::Completed => VersionPhase::Progressing,
         Phase::Rolling | Phase::Checking | Phase::RollingBack => VersionPhase::Upgrading,
+        _ if reason == Reason::RevisionRejected => VersionPhase::Failed,
         Phase::Held => VersionPhase::Held,
         Phase::Paused => VersionPhase::Paused,
         Phase::Failed | Phase::RolledBack => VersionPhase::Failed,
@@ -367,14 +428,30 @@ fn words(text: &str) -> String {
     FIELDS.into_iter().fold(text.to_owned(), |text, (there, here)| text.replace(there, here))
 }
 
-/// A version that was rejected is stale, and its StatefulSets say so; another one is not.
+/// What is known of the StatefulSets of the list, and of those that have pods. That one has rejected the version is known for longer.
+fn keep_rollouts(draft: &mut Draft, world: &World, target: i32) {
+    let is_stale = draft.status.upgrade.as_ref().is_some_and(|upgrade| upgrade.step == UpgradeStep::Stale);
+    let with_pods = draft.observed.children.iter().filter(|child| !child.pods.is_empty());
+    let there: BTreeSet<_> = with_pods.map(|child| &child.name).collect();
+    let listed: BTreeSet<_> = world.zones.iter().map(|(zone, _)| world.name_of(target, zone.as_deref())).collect();
+    let annotations = &draft.observed.owner.annotations;
+    let is_held = |rollout: &PhasedRolloutStatus| {
+        is_stale && rejected(rollout) && !is_retried(rollout, Keeper::ExtendedStatefulSet, annotations)
+    };
+    draft.status.rollouts.retain(|name, rollout| there.contains(name) || listed.contains(name) || is_held(rollout));
+}
+
+/// A version that was rejected is stale, and its StatefulSets say so; another one is not. One whose checks fail has failed once.
 fn mark(draft: &mut Draft, world: &World, target: i32) {
-    let rejected: BTreeMap<&str, String> = draft.status.rollouts.iter().filter_map(why_rejected).collect();
-    let marks: Vec<_> =
-        world.children(target).iter().map(|child| (*child, rejected.get(child.name.as_str()).cloned())).collect();
+    let children = world.children(target);
+    let failed =
+        children.iter().filter(|child| draft.status.rollouts.get(&child.name).is_some_and(|it| has_failed(child, it)));
+    let failures = i32::from(failed.count() > 0);
+    let why = draft.status.rollouts.keys().find_map(|name| rejection(draft, name, target));
+    let marks: Vec<_> = children.iter().map(|child| (*child, rejection(draft, &child.name, target))).collect();
     if let Some(upgrade) = &mut draft.status.upgrade {
-        let why = marks.iter().find_map(|(_, why)| why.clone());
         upgrade.step = if why.is_some() { UpgradeStep::Stale } else { UpgradeStep::Rolling };
+        upgrade.failures = failures.max(i32::from(why.is_some()));
         upgrade.reason = why.unwrap_or_default();
     }
     for (child, why) in marks.into_iter().filter(|(child, why)| child.stale != *why) {
@@ -382,14 +459,19 @@ fn mark(draft: &mut Draft, world: &World, target: i32) {
     }
 }
 
-fn why_rejected<'a>((name, rollout): (&'a String, &'a PhasedRolloutStatus)) -> Option<(&'a str, String)> {
-    let wanted = rollout.target_revision.as_ref()?;
-    let failed = || last_words(&rollout.checks, rollout.checks.len());
-    rollout.rejected_revisions.contains(wanted).then(|| (name.as_str(), format!("its pods failed: {}", failed())))
+fn rejected(rollout: &PhasedRolloutStatus) -> bool {
+    rollout.target_revision.as_ref().is_some_and(|wanted| rollout.rejected_revisions.contains(wanted))
+}
+
+/// Why the version was rejected in a StatefulSet, which may be gone by now. One of a dropped zone does not get the next version.
+fn rejection(draft: &Draft, name: &str, target: i32) -> Option<String> {
+    let is_of_another = draft.observed.children.iter().any(|child| child.name == name && child.version != target);
+    let rollout = draft.status.rollouts.get(name).filter(|rollout| rejected(rollout) && !is_of_another)?;
+    Some(format!("its pods failed: {}", last_words(&rollout.checks, rollout.checks.len())))
 }
 
 /// Every pod of every zone carries the version and has passed.
-fn promote(draft: &mut Draft, world: &World, current: i32, target: i32) -> Stand {
+pub(super) fn promote(draft: &mut Draft, world: &World, current: i32, target: i32) -> Stand {
     upgrade::put_in_charge(draft, target);
     let (reason, how) = if world.wanted() == 0 {
         (Reason::PromotedUnverified, "it has no pods, so nothing of it was verified")

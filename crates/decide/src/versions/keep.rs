@@ -136,6 +136,12 @@ pub(super) fn scale(draft: &mut Draft, child: &ChildView, replicas: i32) {
     draft.act(VersionAction::Scale { name: child.name.clone(), uid: child.uid.clone(), replicas });
 }
 
+/// What stands in its spec is what the operator left there, or is about to.
+pub(super) fn is_known(draft: &Draft, child: &ChildView) -> bool {
+    let writes = |action: &VersionAction| matches!(action, VersionAction::Apply { name, .. } if *name == child.name);
+    !is_unknown(draft, child) || draft.actions.iter().any(writes)
+}
+
 /// What the operator left there was never noted, and it is not as it was born.
 fn is_unknown(draft: &Draft, child: &ChildView) -> bool {
     child.generation > 1 && noted(draft, child).next().is_none()

@@ -10,6 +10,7 @@
 mod choose;
 mod cycle;
 mod draft;
+mod empty;
 mod in_place;
 mod keep;
 mod leave;

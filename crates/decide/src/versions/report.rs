@@ -67,7 +67,7 @@ fn rewritten(template: &TemplateView) -> Option<Rewritten> {
 }
 
 fn detail(draft: &Draft, world: &World, version: i32) -> VersionDetail {
-    let sets: Vec<_> = world.children(version).iter().map(|child| set(world, child, version)).collect();
+    let sets: Vec<_> = world.children(version).iter().map(|child| set(draft, world, child, version)).collect();
     let mut marked = world.children(version).iter().filter(|child| child.version == version);
     let stale = marked.find_map(|child| child.stale.clone());
     let upgrade = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == version);
@@ -83,7 +83,7 @@ fn detail(draft: &Draft, world: &World, version: i32) -> VersionDetail {
     }
 }
 
-fn set(world: &World, child: &ChildView, version: i32) -> VersionSet {
+fn set(draft: &Draft, world: &World, child: &ChildView, version: i32) -> VersionSet {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let pods = || world.pods_at(child, version);
     VersionSet {
@@ -91,7 +91,7 @@ fn set(world: &World, child: &ChildView, version: i32) -> VersionSet {
         zone: child.zone.clone(),
         replicas: if world.is_in_place { number(pods().count()) } else { child.replicas },
         ready: number(pods().filter(|pod| is_ready(pod)).count()),
-        generation: child.generation,
+        generation: if keep::is_known(draft, child) { child.generation } else { 0 },
     }
 }
 

@@ -61,16 +61,6 @@ impl<'a> World<'a> {
         Self { observed, now, zones, is_in_place, versions }
     }
 
-    /// The same with the zones of the StatefulSets that are there, if no zone of the list has one.
-    pub(super) fn zones_there(&self, version: i32) -> Option<Self> {
-        let children = self.children(version);
-        if children.is_empty() || children.iter().any(|child| self.is_listed(child)) {
-            return None;
-        }
-        let zones = children.iter().map(|child| (child.zone.clone(), child.replicas)).collect();
-        Some(Self { zones, versions: self.versions.clone(), ..*self })
-    }
-
     /// True if the zone of the StatefulSet is in the list.
     pub(super) fn is_listed(&self, child: &ChildView) -> bool {
         self.zones.iter().any(|(zone, _)| *zone == child.zone)

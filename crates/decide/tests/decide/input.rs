@@ -272,6 +272,7 @@ prop_compose! {
         RolloutView {
             keeper: Keeper::PhasedRollout,
             passes_broken: false,
+            elsewhere: None,
             name: "gate".into(),
             namespace: "ns".into(),
             uid: "gate-uid".into(),

@@ -36,7 +36,9 @@ impl World {
     pub fn judge_number(&mut self, version: i32, hash: &str) {
         let highest = self.ledger.numbers.keys().next_back().copied().unwrap_or(0);
         let is_known = self.ledger.numbers.contains_key(&version);
-        assert!(is_known || version > highest, "{version} comes after {highest}: {self:?}");
+        // One that was promoted while there were no pods is in charge before anything carries it.
+        let is_in_charge = self.status.current_version == Some(version);
+        assert!(is_known || is_in_charge || version > highest, "{version} comes after {highest}: {self:?}");
         assert!(
             is_known || version <= self.status.last_version,
             "a number is in the status before anything carries it: {self:?}"
@@ -88,7 +90,12 @@ impl World {
         let obstacle = after.pods.values().find(|pod| !pod.is_healthy() && (is_good(pod) || pod.revision == wanted));
         let is_down = after.pods.values().filter(|pod| pod.is_healthy()).all(|pod| pod.revision == wanted);
         assert!(obstacle.is_none() || is_excused || is_down, "{name} moves {opened:?} beside {obstacle:?}: {self:?}");
+        let listed: BTreeSet<String> = self.wanted().into_iter().map(|(name, _, _)| name).collect();
         for (other, set) in self.native.sets.iter().filter(|(other, _)| *other != name) {
+            let is_away = |pod: &&Pod| !pod.is_healthy() && self.ledger.good.get(other) == Some(&pod.revision);
+            let away = set.pods.values().find(is_away).filter(|_| listed.contains(other) && set.replicas > 0);
+            let moves_good = opened.iter().any(|(_, pod)| is_good(pod));
+            assert!(!moves_good || away.is_none() || is_excused || is_down, "{name} beside {other} {away:?}: {self:?}");
             let moves = set.pods.iter().any(|(ordinal, pod)| {
                 index_of(set, *ordinal) >= set.threshold() && pod.is_healthy() && pod.revision != set.wanted()
             });

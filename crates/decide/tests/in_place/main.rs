@@ -17,3 +17,5 @@ mod walks;
 #[path = "../shared/wishes.rs"]
 mod wishes;
 mod world;
+mod zero;
+mod zones;

@@ -24,7 +24,7 @@ fn an_upgrade_goes_pod_by_pod() {
     assert_eq!((world.layout("web").as_str(), world.status.current_version), ("h2 h2 h2", Some(2)));
 }
 
-fn failing(more: &serde_json::Value) -> World {
+pub fn failing(more: &serde_json::Value) -> World {
     let mut check = check();
     check["preflight"] = json!(false);
     check.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -78,7 +78,7 @@ fn a_zone_made_while_paused_does_not_get_the_template_of_a_later_version() {
     world.template("h2");
     world.zones(&["a"]);
     world.settle();
-    assert!(!world.native.sets.contains_key("web-a"), "{world:?}");
+    assert_eq!(world.layout("web-a"), "h1 h1 h1", "{world:?}");
     world.pause(false);
     world.settle();
     assert_eq!((world.layout("web-a").as_str(), world.status.phase), ("h2 h2 h2", VersionPhase::Ready));
@@ -89,8 +89,9 @@ fn other_zones_in_the_same_write_as_another_template_are_no_way_around_the_check
     let mut world = failing(&json!({}));
     world.zones(&["a"]);
     world.settle();
-    assert!(!world.native.sets.contains_key("web-a"), "{world:?}");
-    assert_eq!((world.layout("web").as_str(), world.status.current_version), ("h1 h1 h2", Some(1)));
+    // One pod of it is rolled, and its checks fail; the StatefulSet without a zone is not needed any more.
+    assert_eq!((world.layout("web-a").as_str(), world.native.sets.len()), ("h1 h1 h2", 1), "{world:?}");
+    assert_eq!(world.status.current_version, Some(1));
     world.metric("h2", Metric::Pass);
     world.settle();
     assert_eq!((world.layout("web-a").as_str(), world.native.sets.len()), ("h2 h2 h2", 1));
@@ -190,7 +191,7 @@ fn no_progress_within_the_watch_time_is_told_by_its_name() {
 }
 
 #[test]
-fn a_zone_added_in_mid_upgrade_waits_and_one_dropped_goes_after_it() {
+fn a_zone_dropped_in_mid_upgrade_goes_after_it() {
     let mut world = World::new(&json!({ "check": check() }));
     world.zones(&["a", "b"]);
     world.settle();

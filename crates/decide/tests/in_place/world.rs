@@ -272,6 +272,9 @@ impl World {
         if zones.is_empty() {
             return vec![("web".into(), None, count)];
         }
-        zones.iter().map(|zone| (format!("web-{zone}"), Some(zone.clone()), count)).collect()
+        let number = i32::try_from(zones.len()).unwrap();
+        let is_spread = self.spec["zoneReplicas"] == "Spread";
+        let share = |at: i32| if is_spread { count / number + i32::from(at < count % number) } else { count };
+        zones.iter().zip(0..).map(|(zone, at)| (format!("web-{zone}"), Some(zone.clone()), share(at))).collect()
     }
 }

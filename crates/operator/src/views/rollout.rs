@@ -11,6 +11,7 @@ pub fn rollout_view(rollout: &PhasedRollout) -> RolloutView {
     RolloutView {
         keeper: Keeper::PhasedRollout,
         passes_broken: false,
+        elsewhere: None,
         name: meta.name.clone().unwrap_or_default(),
         namespace: meta.namespace.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
