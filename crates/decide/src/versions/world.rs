@@ -161,9 +161,17 @@ impl<'a> World<'a> {
         self.zones.iter().filter(|(zone, _)| self.is_served(zone.as_deref()))
     }
 
-    /// The first zone that is waited for, with its pods: the one of the canaries.
-    pub(super) fn first_served(&self) -> Option<(Option<&str>, i32)> {
-        self.served().next().map(|(zone, count)| (zone.as_deref(), *count))
+    /// The zone of the canaries, with its pods: the one in which the version has pods already, in whatever order the list is by now, else
+    /// the first one that is waited for.
+    pub(super) fn canary_zone(&self, version: i32) -> Option<(Option<&str>, i32)> {
+        let has_begun = |(zone, count): &&(Option<String>, i32)| *count > 0 && self.has_begun(version, zone.as_deref());
+        let zone = self.served().find(has_begun).or_else(|| self.served().next());
+        zone.map(|(zone, count)| (zone.as_deref(), *count))
+    }
+
+    /// True if the version has pods in the zone, or is about to.
+    pub(super) fn has_begun(&self, version: i32, zone: Option<&str>) -> bool {
+        self.child(version, zone).is_some_and(|child| child.replicas > 0)
     }
 
     /// What keeps the version from having all its pods available in every zone that is waited for.

@@ -23,3 +23,4 @@ mod walks;
 #[path = "../shared/wishes.rs"]
 mod wishes;
 mod world;
+mod zones;
