@@ -176,7 +176,9 @@ impl World {
         for (zone, count) in self.wanted() {
             if let Some(child) = self.of(current).find(|child| child.zone == zone) {
                 // Pods leave in one zone at a time.
-                let may_wait = child.replicas > count && shrinking.iter().any(|name| *name != child.name);
+                // So they do if a zone cannot be made.
+                let may_wait = child.replicas > count
+                    && (shrinking.iter().any(|name| *name != child.name) || self.problem.is_some());
                 assert!(child.replicas == count || may_wait, "{}: {actions:?} {self:?}", child.name);
             }
         }

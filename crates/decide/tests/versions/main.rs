@@ -16,6 +16,7 @@ mod leaving;
 mod lost;
 mod native;
 mod nonsense;
+mod refused;
 mod scalable;
 mod stories;
 mod users;
