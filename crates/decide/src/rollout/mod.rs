@@ -20,7 +20,9 @@ use crate::{Observed, Plan};
 use draft::Draft;
 
 pub(crate) use draft::was_ready_for;
-pub(crate) use facts::{after, available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at, partition};
+pub(crate) use facts::{
+    after, available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at, partition, unready_since,
+};
 pub(crate) use gate::{count_try, retry_later, retry_time};
 pub(crate) use lifecycle::is_released;
 pub(crate) use memory::kept_partition;

@@ -19,6 +19,7 @@ mod nonsense;
 mod refused;
 mod scalable;
 mod stories;
+mod told;
 mod users;
 mod walks;
 #[path = "../shared/wishes.rs"]
