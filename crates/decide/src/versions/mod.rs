@@ -68,6 +68,7 @@ fn steer(draft: &mut Draft, world: &World) -> Step {
     leave::former_services(draft);
     if let Some(stand) = refusal(draft) {
         count::follow(draft, world);
+        upgrade::stop_clock(draft);
         return Step::Stand(stand);
     }
     let (current, target) = match choose::versions(draft, world) {

@@ -32,7 +32,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
     }
 }
 
-/// Paused: the step has all its time again when it goes on.
+/// Paused, or nothing can be done: the step has all its time again when it goes on.
 pub(super) fn stop_clock(draft: &mut Draft) {
     if let Some(upgrade) = &mut draft.status.upgrade {
         upgrade.since = None;

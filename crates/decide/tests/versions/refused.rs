@@ -4,6 +4,7 @@ use serde_json::json;
 use sts_plus_api::{Reason, VersionPhase};
 use sts_plus_decide::VersionAction;
 
+use crate::change::check;
 use crate::stories::installed;
 use crate::world::World;
 
@@ -47,6 +48,21 @@ fn in_mid_upgrade_the_running_version_alone_is_scaled_while_the_template_is_refu
     world.scale(5);
     world.settle();
     assert_eq!((world.child("web-v1").pods.len(), world.child("web-v2").pods.len()), (5, 1));
+}
+
+#[test]
+fn a_template_that_is_refused_for_a_while_uses_up_no_time_of_a_step() {
+    let mut world = installed(&json!({ "check": check(), "canaryWatchSeconds": 60 }));
+    world.template("h2");
+    world.run_until(|world| world.status.phase == VersionPhase::Canary);
+    world.refused_template("h3");
+    world.settle();
+    world.pass(3600);
+    world.problem = None;
+    world.template("h2");
+    world.settle();
+    assert_eq!((world.status.phase, world.status.current_version), (VersionPhase::Ready, Some(2)));
+    assert_eq!(world.heard(Reason::VersionStale), 0);
 }
 
 #[test]
