@@ -77,7 +77,7 @@ fn cluster_role() -> Value {
             ),
             rule("apps", &["statefulsets"], &["get", "list", "watch", "create", "patch", "delete"]),
             rule("apps", &["controllerrevisions"], &["list", "create", "delete"]),
-            rule("", &["services"], &["get", "patch"]),
+            rule("", &["services"], &["get", "list", "watch", "patch"]),
             rule("", &["nodes"], &["list"]),
             rule("", &["pods"], &["list", "watch", "delete"]),
             rule("", &["secrets"], &["get"]),

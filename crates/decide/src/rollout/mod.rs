@@ -22,6 +22,7 @@ use draft::Draft;
 pub(crate) use draft::was_ready_for;
 pub(crate) use facts::{
     after, available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at, partition, unavailable,
+    unready_since,
 };
 pub(crate) use failure::is_retried;
 pub(crate) use gate::{count_try, retry_later, retry_time};

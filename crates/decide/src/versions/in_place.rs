@@ -73,6 +73,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
     }
     Step::Stand(match stand {
         Some(stand) if stand.motion == Motion::Stalled => with_zones(stand, world, target),
+        Some(stand) if target == current => report::in_time(world, current, stand),
         Some(stand) => stand,
         None if draft.observed.owner.spec.paused => super::paused(draft, world, current),
         None if target != current => promote(draft, world, current, target),

@@ -72,16 +72,7 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32, now: i32) {
     if child.deleting {
         return;
     }
-    let is_foreign_write = has_drifted(draft, child);
-    if is_foreign_write {
-        let ChildView { name, replicas, .. } = child;
-        let what = if *replicas == count {
-            format!("StatefulSet {name} was changed by somebody else; what the template says is put back")
-        } else {
-            format!("StatefulSet {name} was scaled to {replicas} by somebody else; it is put back to {count}")
-        };
-        draft.warn(Reason::ChildDrift, &what);
-    }
+    let is_foreign_write = tell_drift(draft, child, count);
     let template = &draft.observed.template;
     let is_newest = child.hash == template.hash;
     let is_outdated = is_newest && child.settings != template.settings;
@@ -95,6 +86,21 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, count: i32, now: i32) {
     } else if child.replicas != now && !is_settling(child) {
         scale(draft, child, now);
     }
+}
+
+/// Somebody else has written to it, which is told. True if so.
+pub(super) fn tell_drift(draft: &mut Draft, child: &ChildView, count: i32) -> bool {
+    if !has_drifted(draft, child) {
+        return false;
+    }
+    let ChildView { name, replicas, .. } = child;
+    let what = if *replicas == count {
+        format!("StatefulSet {name} was changed by somebody else; what the template says is put back")
+    } else {
+        format!("StatefulSet {name} was scaled to {replicas} by somebody else; it is put back to {count}")
+    };
+    draft.warn(Reason::ChildDrift, &what);
+    true
 }
 
 /// In place: it has no pods, and is to have none yet.

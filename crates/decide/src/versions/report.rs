@@ -18,11 +18,12 @@ pub(super) fn rest(world: &World, current: i32) -> Stand {
         return Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message);
     }
     if let Some(obstacle) = world.obstacle_anywhere(current) {
-        let message = format!("version {current}: {obstacle}");
+        let words = |what: &str| format!("version {current}: {what}");
         if world.children(current).iter().any(|child| child.in_the_way.is_some()) {
-            return Stand::new(Motion::Held, VersionPhase::Held, Reason::BlockedByPod, message);
+            return Stand::new(Motion::Held, VersionPhase::Held, Reason::BlockedByPod, words(&obstacle));
         }
-        return Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message);
+        let stand = Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, words(&obstacle));
+        return in_time(world, current, stand);
     }
     let wanted = world.wanted();
     if wanted == 0 {
@@ -35,6 +36,34 @@ pub(super) fn rest(world: &World, current: i32) -> Stand {
         _ => format!("version {current} has all {wanted} pods available{but}"),
     };
     Stand::new(Motion::Rest, VersionPhase::Ready, Reason::AtRest, message)
+}
+
+/// The version in charge is all that is wanted, and comes by itself, unless one of its pods has not come up for too long.
+pub(super) fn in_time(world: &World, current: i32, stand: Stand) -> Stand {
+    let is_coming = stand.motion == Motion::Moving && stand.phase == VersionPhase::Progressing;
+    match world.overdue(current).filter(|_| is_coming) {
+        Some(pod) => late(stand.phase, format!("version {current}: {pod}")),
+        None => stand,
+    }
+}
+
+fn late(phase: VersionPhase, message: String) -> Stand {
+    Stand::new(Motion::Stalled, phase, Reason::ProgressDeadlineExceeded, message)
+}
+
+/// Something waits for the pods of the version in charge, as it comes by itself; when one of them has not come up for too long, a person is
+/// needed. `words` say it with what it waits for.
+pub(super) fn waiting(
+    world: &World,
+    current: i32,
+    (phase, reason): (VersionPhase, Reason),
+    obstacle: &str,
+    words: impl Fn(&str) -> String,
+) -> Stand {
+    match world.overdue(current) {
+        Some(pod) => late(phase, words(&pod)),
+        None => Stand::new(Motion::Moving, phase, reason, words(obstacle)),
+    }
 }
 
 pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
@@ -140,11 +169,7 @@ fn condition(draft: &Draft, stand: &Stand, kind: VersionCondition) -> Option<(bo
         VersionCondition::ScalingLimited => Some(scaling_limited(draft)),
         VersionCondition::Scalable => Some(scalable(draft)),
         VersionCondition::ZoneUnschedulable => zones(draft),
-        VersionCondition::WithoutEffect => observed.owner.spec.restarts_on_config_change().then(|| {
-            let message = "spec.updateOnEnvChange is accepted and has no effect in this release: pods do not restart when a ConfigMap \
-                 or Secret changes";
-            (true, Reason::WithoutEffect, message.to_owned())
-        }),
+        VersionCondition::WithoutEffect => without_effect(draft).map(|message| (true, Reason::WithoutEffect, message)),
         VersionCondition::ServicesFollow => {
             let strategy = &observed.owner.spec.update_strategy;
             if strategy.active_service.is_none() && strategy.preview_service.is_none() {
@@ -152,15 +177,39 @@ fn condition(draft: &Draft, stand: &Stand, kind: VersionCondition) -> Option<(bo
             }
             Some(match (keep::unusable_service(draft), keep::coming_service(draft)) {
                 (Some(problem), _) => (false, Reason::ServiceUnusable, problem),
-                (None, Some(name)) => (false, Reason::Progressing, format!("Service {name} does not select a version yet")),
+                (None, Some(name)) => {
+                    (false, Reason::Progressing, format!("Service {name} does not select a version yet"))
+                }
                 (None, None) => {
                     let selected = told::selected(draft);
-                    let message = selected.unwrap_or_else(|| "the Services select the versions that they should".to_owned());
+                    let message =
+                        selected.unwrap_or_else(|| "the Services select the versions that they should".to_owned());
                     (true, Reason::ServiceSwitched, message)
                 }
             })
         }
     }
+}
+
+/// The fields that are accepted and do nothing.
+fn without_effect(draft: &Draft) -> Option<String> {
+    let spec = &draft.observed.owner.spec;
+    let config = spec.restarts_on_config_change().then(|| {
+        "spec.updateOnEnvChange is accepted and has no effect in this release: pods do not restart when a ConfigMap or Secret changes"
+            .to_owned()
+    });
+    let strategy = spec.template.pointer("/spec/updateStrategy");
+    let kind = strategy.and_then(|strategy| strategy.get("type")?.as_str()).filter(|kind| *kind != "RollingUpdate");
+    // 0 is what Kubernetes itself writes there.
+    let partition = strategy.and_then(|strategy| strategy.pointer("/rollingUpdate/partition")?.as_i64());
+    let kind = kind.map(|kind| format!("type {kind}"));
+    let partition = partition.filter(|partition| *partition != 0).map(|at| format!("rollingUpdate.partition {at}"));
+    let overruled: Vec<_> = kind.into_iter().chain(partition).collect();
+    let overruled = Some(overruled.join(" and ")).filter(|what| !what.is_empty()).map(|what| {
+        format!("spec.template.spec.updateStrategy.{what} is accepted and has no effect: this operator rolls the pods")
+    });
+    let fields: Vec<_> = config.into_iter().chain(overruled).collect();
+    Some(fields.join("; ")).filter(|message| !message.is_empty())
 }
 
 /// Once for each set of zones.

@@ -6,6 +6,7 @@ use super::{
     ChildView, VersionAction,
     draft::{Draft, Motion, Stand},
     keep::scale,
+    report,
     world::World,
 };
 use crate::rollout::{after, clock, is_ready};
@@ -43,8 +44,10 @@ pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32
 #[allow(clippy::option_option, reason = "whether it stays, and whether there is something to be told")]
 fn still_needed(draft: &mut Draft, world: &World, version: i32, current: i32) -> Option<Option<Stand>> {
     if let Some(obstacle) = world.obstacle_of(current) {
-        let message = format!("version {version} stays until version {current} has all its pods: {obstacle}");
-        return Some(Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::VersionRolling, message)));
+        let stays = left(world, version);
+        let words = |what: &str| format!("{stays} while version {current} is not as it should be: {what}");
+        let cleaning = (VersionPhase::CleaningUp, Reason::VersionRolling);
+        return Some(Some(report::waiting(world, current, cleaning, &obstacle, words)));
     }
     let is_switched = |service: &super::ServiceView| service.version.as_deref() == Some(current.to_string().as_str());
     let active = draft.observed.active.as_ref().filter(|service| service.exists && !service.is_foreign);
@@ -68,6 +71,18 @@ fn still_needed(draft: &mut Draft, world: &World, version: i32, current: i32) ->
     let message =
         format!("version {current} is in charge; version {version} stays until {} (scaleDownDelaySeconds)", clock(end));
     Some(Some(Stand::new(Motion::Moving, VersionPhase::CleaningUp, Reason::Promoted, message)))
+}
+
+/// What stays of a version: the removal may have begun, and a stale one has no pods.
+fn left(world: &World, version: i32) -> String {
+    let children = world.children(version);
+    if children.iter().all(|child| child.replicas > 0 && !child.deleting) {
+        format!("version {version} stays")
+    } else if children.iter().any(|child| child.replicas > 0 && !child.deleting) {
+        format!("what is left of version {version} stays")
+    } else {
+        format!("version {version} is to have no pods any more, and its StatefulSets stay")
+    }
 }
 
 /// Held by a pod that nobody ends. Only a person can know that its process does not run any more.
@@ -107,7 +122,9 @@ pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> O
     }
     // A zone that no node carries counts here: it may be the misspelt name of this one.
     if let Some(obstacle) = world.obstacle_anywhere(version) {
-        return stand(format!("StatefulSet {name} of a zone that was dropped stays: {obstacle}"));
+        let words = |what: &str| format!("StatefulSet {name} of a zone that was dropped stays: {what}");
+        let cleaning = (VersionPhase::CleaningUp, Reason::VersionRemoved);
+        return Some(report::waiting(world, version, cleaning, &obstacle, words));
     }
     let there = i32::try_from(child.pods.len()).unwrap_or(i32::MAX);
     let is_dead = !child.pods.iter().any(is_ready);

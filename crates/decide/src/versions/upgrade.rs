@@ -4,9 +4,9 @@
 use sts_plus_api::{Reason, Upgrade, UpgradeStep, VersionPhase, names};
 
 use super::{
-    Step, cycle,
+    ChildView, Step, cycle,
     draft::{Draft, Motion, Stand},
-    keep::{make, mark, scale},
+    keep::{make, mark, scale, was_there},
     tidy,
     world::World,
 };
@@ -32,7 +32,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
     }
 }
 
-/// Paused: the step has all its time again when it goes on.
+/// Paused, or nothing can be done: the step has all its time again when it goes on.
 pub(super) fn stop_clock(draft: &mut Draft) {
     if let Some(upgrade) = &mut draft.status.upgrade {
         upgrade.since = None;
@@ -71,30 +71,42 @@ fn wait(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) ->
         );
         return Stand::new(Motion::Stalled, VersionPhase::Held, Reason::RunningVersionNotReady, message);
     }
-    if let Some(message) = world.conflict(version) {
-        return Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message);
+    if let Some(stand) = make_zones(draft, world, version) {
+        return stand;
     }
-    let mut made = false;
-    for (zone, _) in &world.zones {
-        if world.child(version, zone.as_deref()).is_none() {
-            make(draft, world, version, zone.as_deref(), 0);
-            made = true;
-        }
-    }
-    if !made {
-        let has_canaries = canaries(draft, world) > 0;
-        upgrade.step = if has_canaries { UpgradeStep::Canary } else { UpgradeStep::Rolling };
-        upgrade.since = Some(draft.now);
-        draft.status.upgrade = Some(upgrade);
-    }
+    let has_canaries = canaries(draft, world, version) > 0;
+    upgrade.step = if has_canaries { UpgradeStep::Canary } else { UpgradeStep::Rolling };
+    upgrade.since = Some(draft.now);
+    draft.status.upgrade = Some(upgrade);
     draft.wake_now();
+    begins(version)
+}
+
+fn begins(version: i32) -> Stand {
     moving(VersionPhase::Upgrading, Reason::UpgradeStarted, format!("version {version} begins"))
 }
 
-/// The pods of the new version that are tried first, all of them in the first zone where pods can come up.
-fn canaries(draft: &Draft, world: &World) -> i32 {
-    let first = world.first_served().map_or(0, |(_, count)| count);
-    draft.observed.owner.spec.update_strategy.canaries.min(first)
+/// The StatefulSets of zones that have none yet, without pods. Where it stands, if one was missing.
+fn make_zones(draft: &mut Draft, world: &World, version: i32) -> Option<Stand> {
+    if let Some(message) = world.conflict(version) {
+        return Some(Stand::new(Motion::Refused, VersionPhase::Blocked, Reason::NameConflict, message));
+    }
+    let zones = world.zones.iter().map(|(zone, _)| zone.as_deref());
+    let missing: Vec<_> = zones.filter(|zone| world.child(version, *zone).is_none()).collect();
+    for zone in &missing {
+        make(draft, world, version, *zone, 0);
+    }
+    if missing.is_empty() {
+        return None;
+    }
+    draft.wake_now();
+    Some(begins(version))
+}
+
+/// The pods of the new version that are tried first, all of them in one zone where pods can come up.
+fn canaries(draft: &Draft, world: &World, version: i32) -> i32 {
+    let there = world.canary_zone(version).map_or(0, |(_, count)| count);
+    draft.observed.owner.spec.update_strategy.canaries.min(there)
 }
 
 fn in_words(canaries: i32) -> String {
@@ -103,14 +115,25 @@ fn in_words(canaries: i32) -> String {
 
 fn canary(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) -> Step {
     let version = upgrade.version;
-    let zone = world.first_served().and_then(|(zone, _)| zone);
-    let count = canaries(draft, world);
+    let zone = world.canary_zone(version).and_then(|(zone, _)| zone);
+    let count = canaries(draft, world, version);
     if count == 0 {
         // No canaries are wanted any more, or no pods: there is nothing to be watched.
         (upgrade.step, upgrade.since, upgrade.cycle) = (UpgradeStep::Rolling, Some(draft.now), None);
         return Step::Stand(roll(draft, world, upgrade, current));
     }
     let Some(child) = world.child(version, zone) else { return Step::Stand(start_over(draft, upgrade)) };
+    if end_elsewhere(draft, world, child) && child.replicas == 0 {
+        (upgrade.since, upgrade.cycle) = (None, None);
+        draft.status.upgrade = Some(upgrade);
+        draft.wake_now();
+        let message =
+            format!("version {version}: the zone of its canaries is gone; they begin again in {}", child.name);
+        return Step::Stand(moving(VersionPhase::Canary, Reason::CanaryStarting, message));
+    }
+    if child.replicas == 0 {
+        (upgrade.since, upgrade.cycle) = (Some(draft.now), None);
+    }
     if child.replicas != count {
         scale(draft, child, count);
     }
@@ -128,27 +151,48 @@ fn canary(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) 
         return Step::Stand(moving(VersionPhase::Canary, Reason::CanaryStarting, message));
     }
     match cycle::run(draft, world, upgrade, child, current) {
-        cycle::Outcome::Passed(mut upgrade, verdict) => {
-            (upgrade.step, upgrade.since, upgrade.cycle) = (UpgradeStep::Rolling, Some(draft.now), None);
-            draft.status.upgrade = Some(upgrade);
-            draft.wake_now();
-            let are = if count == 1 { "is" } else { "are" };
-            let canaries = in_words(count);
-            let message = format!("version {version}: {canaries} {are} well ({verdict}); all pods are started");
-            draft.normal(Reason::VersionRolling, &message);
-            Step::Stand(moving(VersionPhase::Upgrading, Reason::VersionRolling, message))
-        }
+        cycle::Outcome::Passed(upgrade, verdict) => Step::Stand(passed(draft, upgrade, count, &verdict)),
         cycle::Outcome::Failed(upgrade, why) => Step::Stand(fail(draft, world, upgrade, &why, current)),
         cycle::Outcome::Waits(stand) => Step::Stand(stand),
         cycle::Outcome::Asks(request) => Step::Ask(request),
     }
 }
 
+fn passed(draft: &mut Draft, mut upgrade: Upgrade, count: i32, verdict: &str) -> Stand {
+    let version = upgrade.version;
+    (upgrade.step, upgrade.since, upgrade.cycle) = (UpgradeStep::Rolling, Some(draft.now), None);
+    draft.status.upgrade = Some(upgrade);
+    draft.wake_now();
+    let are = if count == 1 { "is" } else { "are" };
+    let canaries = in_words(count);
+    let message = format!("version {version}: {canaries} {are} well ({verdict}); all pods are started");
+    draft.normal(Reason::VersionRolling, &message);
+    moving(VersionPhase::Upgrading, Reason::VersionRolling, message)
+}
+
+/// Canaries in another zone than theirs end: their zone was dropped from the list, or no node carries it any more. True if there were any.
+fn end_elsewhere(draft: &mut Draft, world: &World, canary: &ChildView) -> bool {
+    let children = world.children(canary.version).iter();
+    let elsewhere: Vec<_> = children.filter(|child| child.zone != canary.zone && child.replicas > 0).collect();
+    for child in &elsewhere {
+        scale(draft, child, 0);
+    }
+    !elsewhere.is_empty()
+}
+
 /// All pods, zone by zone: the next one begins when the one before has all its pods available. A zone that no node carries is not waited for.
+/// What has begun goes on and stays, in whatever order the list is by now.
 fn roll(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) -> Stand {
     let version = upgrade.version;
-    for (zone, count) in &world.zones {
-        let Some(child) = world.child(version, zone.as_deref()) else { return start_over(draft, upgrade) };
+    let mut zones: Vec<_> = world.zones.iter().collect();
+    zones.sort_by_key(|(zone, _)| !world.has_begun(version, zone.as_deref()));
+    for (zone, count) in zones {
+        let Some(child) = world.child(version, zone.as_deref()) else {
+            let was_there = was_there(draft, &world.name_of(version, zone.as_deref()));
+            // A zone that is new in the list has nothing that would have to be tried again.
+            let new = if was_there { None } else { make_zones(draft, world, version) };
+            return new.unwrap_or_else(|| start_over(draft, upgrade));
+        };
         if child.replicas != *count {
             scale(draft, child, *count);
             // Each zone has its own time; a change of the number of pods is a step of its own as well.

@@ -8,7 +8,7 @@ use sts_plus_api::VersionStrategyType;
 
 use super::{ChildView, OwnerView, VersionsObserved};
 use crate::PodView;
-use crate::rollout::{available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at};
+use crate::rollout::{after, available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at, unready_since};
 
 /// The name of the StatefulSet of a version: `<name>-v<N>`, with zones `<name>-<zone>-v<N>`; in place without the version.
 #[must_use]
@@ -27,6 +27,13 @@ fn versions_in_place(observed: &VersionsObserved) -> BTreeSet<i32> {
     let noted = upgrade.into_iter().chain(status.current_version).filter(|_| !observed.children.is_empty());
     let pods = observed.children.iter().flat_map(|child| &child.pods).filter_map(|pod| pod.version);
     observed.children.iter().map(|child| child.version).chain(pods).chain(noted).collect()
+}
+
+/// A pod that does not come up, or that leaves and is not ended.
+struct Awaited {
+    since: Timestamp,
+    /// The pod, what is the matter, and since when.
+    what: String,
 }
 
 /// Why the controller of the StatefulSet cannot make a pod that is not there, if it said so.
@@ -151,9 +158,17 @@ impl<'a> World<'a> {
         self.zones.iter().filter(|(zone, _)| self.is_served(zone.as_deref()))
     }
 
-    /// The first zone that is waited for, with its pods: the one of the canaries.
-    pub(super) fn first_served(&self) -> Option<(Option<&str>, i32)> {
-        self.served().next().map(|(zone, count)| (zone.as_deref(), *count))
+    /// The zone of the canaries, with its pods: the one in which the version has pods already, in whatever order the list is by now, else
+    /// the first one that is waited for.
+    pub(super) fn canary_zone(&self, version: i32) -> Option<(Option<&str>, i32)> {
+        let has_begun = |(zone, count): &&(Option<String>, i32)| *count > 0 && self.has_begun(version, zone.as_deref());
+        let zone = self.served().find(has_begun).or_else(|| self.served().next());
+        zone.map(|(zone, count)| (zone.as_deref(), *count))
+    }
+
+    /// True if the version has pods in the zone, or is about to.
+    pub(super) fn has_begun(&self, version: i32, zone: Option<&str>) -> bool {
+        self.child(version, zone).is_some_and(|child| child.replicas > 0)
     }
 
     /// What keeps the version from having all its pods available in every zone that is waited for.
@@ -202,12 +217,41 @@ impl<'a> World<'a> {
         Some(describe_pod(pod, child.min_ready_seconds, self.now))
     }
 
-    /// When the next pod becomes available, or counts as lost, by time alone.
+    /// When the next pod becomes available, or counts as lost, or has not come up in time, by time alone.
     pub(super) fn next_change(&self) -> Option<Timestamp> {
         let of = |child: &ChildView, pod: &PodView| {
             lost_at(pod).or_else(|| available_at(pod, child.min_ready_seconds, self.now)).filter(|at| *at > self.now)
         };
         let children = self.observed.children.iter();
-        children.flat_map(|child| child.pods.iter().filter_map(move |pod| of(child, pod))).min()
+        let changes = children.flat_map(|child| child.pods.iter().filter_map(move |pod| of(child, pod)));
+        let current = self.observed.owner.status.current_version;
+        let awaited = current.into_iter().flat_map(|version| self.awaited(version)).map(|pod| self.deadline(&pod));
+        changes.chain(awaited.filter(|at| *at > self.now)).min()
+    }
+
+    /// A pod of the version that has not come up within the watch time, in words.
+    pub(super) fn overdue(&self, version: i32) -> Option<String> {
+        let first = self.awaited(version).min_by_key(|pod| pod.since).filter(|pod| self.deadline(pod) <= self.now)?;
+        let seconds = self.observed.owner.spec.update_strategy.canary_watch_seconds;
+        Some(format!("{}; that is longer than spec.updateStrategy.canaryWatchSeconds {seconds}", first.what))
+    }
+
+    fn deadline(&self, pod: &Awaited) -> Timestamp {
+        after(pod.since, self.observed.owner.spec.update_strategy.canary_watch_seconds)
+    }
+
+    /// The pods of the version that are not Ready or cannot be made, in the zones of the list.
+    fn awaited(&self, version: i32) -> impl Iterator<Item = Awaited> {
+        let children = self.children(version).iter().copied().filter(|child| self.is_listed(child));
+        children.flat_map(move |child| {
+            let pods = child.pods.iter().filter(|pod| !is_ready(pod)).map(move |pod| Awaited {
+                since: pod.gone_by.filter(|_| pod.deleting).unwrap_or_else(|| unready_since(pod)),
+                what: describe_pod(pod, child.min_ready_seconds, self.now),
+            });
+            let is_wanted = |_: &String| i32::try_from(child.pods.len()).is_ok_and(|there| there < child.replicas);
+            let since = child.refused.as_ref().map(|refused| child.changed.unwrap_or(refused.since).max(refused.since));
+            let missing = why_missing(child).filter(is_wanted).zip(since).map(|(what, since)| Awaited { since, what });
+            pods.chain(missing)
+        })
     }
 }

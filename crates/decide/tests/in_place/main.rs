@@ -11,6 +11,7 @@
 
 mod laws;
 mod operator;
+mod refused;
 mod stories;
 mod users;
 mod walks;

@@ -191,6 +191,26 @@ fn no_progress_within_the_watch_time_is_told_by_its_name() {
 }
 
 #[test]
+fn an_install_whose_pods_do_not_come_up_is_stalled_after_the_watch_time_and_clears_by_itself() {
+    let stalled = |world: &World| {
+        let said = world.status.conditions.iter().find(|condition| condition.type_ == "Stalled");
+        said.is_some_and(|condition| condition.status == "True" && condition.reason == "ProgressDeadlineExceeded")
+    };
+    for zones in [&[][..], &["a", "b"]] {
+        let mut world = World::new(&json!({ "canaryWatchSeconds": 30 }));
+        world.zones(zones);
+        world.bad("h1", true);
+        world.until("stalled", stalled);
+        let message = &world.status.message;
+        assert!(message.contains("is not Ready since") && message.contains("canaryWatchSeconds 30"), "{message}");
+        assert_eq!(world.status.phase, VersionPhase::Progressing);
+        world.heal("h1");
+        world.settle();
+        assert!(!stalled(&world) && world.status.phase == VersionPhase::Ready, "{world:?}");
+    }
+}
+
+#[test]
 fn a_zone_dropped_in_mid_upgrade_goes_after_it() {
     let mut world = World::new(&json!({ "check": check() }));
     world.zones(&["a", "b"]);

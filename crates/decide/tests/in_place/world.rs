@@ -30,6 +30,8 @@ pub struct World {
     pub spec: Value,
     /// What the template comes to.
     pub hash: String,
+    /// Why the API server refuses the template.
+    pub problem: Option<String>,
     pub settings: String,
     pub parallel: bool,
     pub status: ExtendedStatefulSetStatus,
@@ -85,6 +87,7 @@ impl World {
             annotations: BTreeMap::new(),
             spec: json!({ "updateStrategy": strategy, "template": { "spec": { "replicas": 3, "template": {} } } }),
             hash: "h1".into(),
+            problem: None,
             settings: "s".into(),
             parallel: false,
             status: ExtendedStatefulSetStatus::default(),
@@ -159,7 +162,7 @@ impl World {
                 settings: self.settings.clone(),
                 min_ready_seconds: 0,
                 has_claims: false,
-                problem: None,
+                problem: self.problem.clone(),
             },
             children: self.native.sets.values().map(|set| self.child(set)).collect(),
             kept: self.kept.iter().map(|(version, (hash, _))| (*version, hash.clone())).collect(),

@@ -16,6 +16,12 @@ impl World {
         self.wrote();
     }
 
+    /// A template that the API server refuses.
+    pub fn refused_template(&mut self, hash: &str) {
+        self.problem = Some("no such field".to_owned());
+        self.template(hash);
+    }
+
     pub fn scale(&mut self, replicas: i32) {
         self.spec["template"]["spec"]["replicas"] = json!(replicas);
         self.wrote();

@@ -16,10 +16,13 @@ mod leaving;
 mod lost;
 mod native;
 mod nonsense;
+mod refused;
 mod scalable;
 mod stories;
+mod told;
 mod users;
 mod walks;
 #[path = "../shared/wishes.rs"]
 mod wishes;
 mod world;
+mod zones;

@@ -48,6 +48,7 @@ fn walk(mut world: World, changes: &[Change]) -> World {
 
 fn users_stop(world: &mut World) {
     world.pause(false);
+    world.problem = None;
     world.foreign.clear();
 }
 

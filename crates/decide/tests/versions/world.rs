@@ -25,6 +25,8 @@ pub struct World {
     pub spec: Value,
     /// What the template comes to.
     pub hash: String,
+    /// Why the API server refuses the template.
+    pub problem: Option<String>,
     pub status: ExtendedStatefulSetStatus,
     /// Zones that no node carries: no pod comes up there.
     pub empty_zones: Vec<String>,
@@ -79,6 +81,7 @@ impl World {
             annotations: BTreeMap::new(),
             spec: json!({ "updateStrategy": strategy, "template": { "spec": { "replicas": 3, "template": {} } } }),
             hash: "h1".into(),
+            problem: None,
             status: ExtendedStatefulSetStatus::default(),
             children: Vec::new(),
             kept: BTreeMap::new(),
@@ -124,7 +127,7 @@ impl World {
                 settings: "s".into(),
                 min_ready_seconds: self.min_ready_seconds,
                 has_claims: false,
-                problem: None,
+                problem: self.problem.clone(),
             },
             children: self.children.clone(),
             kept: self.kept.clone(),

@@ -97,6 +97,7 @@ async fn each_field_that_is_kept_for_life_is_named_in_place() {
             spec("volumeClaimTemplates", &claims("1Gi")),
             spec("volumeClaimTemplates", &json!(null)),
         ),
+        ("ordinals.start", spec("ordinals", &json!({ "start": 5 })), spec("ordinals", &json!(null))),
         ("selector", selector, back),
     ];
     for (field, change, back) in changes {
@@ -141,17 +142,25 @@ async fn a_zone_that_comes_with_the_change_hides_no_refusal() {
 #[tokio::test]
 async fn side_by_side_each_of_them_makes_a_version() {
     let story = Story::at_rest("for-life-beside", &db()).await;
-    let changes = [spec("serviceName", &json!("other")), spec("podManagementPolicy", &json!("Parallel"))];
+    let changes = [
+        spec("serviceName", &json!("other")),
+        spec("podManagementPolicy", &json!("Parallel")),
+        // Kubernetes would move the pods of a StatefulSet at once.
+        spec("ordinals", &json!({ "start": 2 })),
+        spec("ordinals", &json!({ "start": 1 })),
+    ];
     for (version, change) in (2..).zip(changes) {
         story.change(&change).await;
         story.until("the next version alone", |view| view.is_only(version)).await;
     }
     let before = story.view().await;
+    assert_eq!(before.uids("").into_keys().collect::<Vec<_>>(), ["db-v5-1", "db-v5-2", "db-v5-3"]);
+    story.assert_never_fewer_than(3);
     // And what can change does, without one.
     story.change(&spec("revisionHistoryLimit", &json!(4))).await;
     let has_it = |view: &View| {
-        view.is_only(3)
-            && view.world.sets["db-v3"].spec.as_ref().and_then(|spec| spec.revision_history_limit) == Some(4)
+        view.is_only(5)
+            && view.world.sets["db-v5"].spec.as_ref().and_then(|spec| spec.revision_history_limit) == Some(4)
     };
     let after = story.until("the history is shorter", has_it).await;
     assert_eq!(after.uids(""), before.uids(""));

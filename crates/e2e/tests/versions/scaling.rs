@@ -1,9 +1,10 @@
 //! The number of pods: limits, `/scale`, an HPA.
 
 use serde_json::json;
-use sts_plus_api::VersionPhase;
+use sts_plus_api::{Reason, VersionPhase};
 
-use crate::story::{Story, db};
+use crate::in_place::plain;
+use crate::story::{Story, View, db};
 
 #[tokio::test]
 async fn scaling_makes_no_version_and_restarts_no_pod() {
@@ -80,4 +81,29 @@ async fn with_one_pod_the_canary_is_the_whole_version() {
     assert_eq!(story.trace(), ["db-v1 1", "db-v2 0", "db-v2 1", "db-v1 0", "db-v1 gone"]);
     story.assert_never_fewer_than(1);
     story.end().await;
+}
+
+/// Nothing of a template that the API server refuses is written, and the number of pods is no template.
+#[tokio::test]
+async fn while_the_template_is_refused_the_running_version_is_scaled() {
+    for (name, db, set) in [("refused-scale", db(), "db-v1"), ("refused-in-place", plain(), "db")] {
+        let story = Story::at_rest(name, &db).await;
+        let before = story.view().await;
+        let template = |view: &View| view.world.sets[set].spec.clone().map(|spec| spec.template);
+        story
+            .change(&json!({ "spec": { "template": { "spec": { "template": { "spec": { "noSuchField": 1 } } } } } }))
+            .await;
+        let is_refused = |view: &View| view.is_told() && view.condition("TemplateValid") == "False/TemplateRefused";
+        story.until("refused", is_refused).await;
+        story.scene.kubectl_ok(&["scale", "ests/db", "--replicas=4"], "").await;
+        let grown = story.until("four", |view| is_refused(view) && view.status.ready == "4/4").await;
+        assert!(grown.status.message.contains("noSuchField"), "{}", grown.status.message);
+        story.scene.kubectl_ok(&["scale", &format!("statefulset/{set}"), "--replicas=1"], "").await;
+        story.scene.until_events(Reason::ChildDrift, 1).await;
+        let replicas = |view: &View| view.world.sets[set].spec.as_ref().and_then(|spec| spec.replicas);
+        let is_back = |view: &View| is_refused(view) && view.status.ready == "4/4" && replicas(view) == Some(4);
+        let back = story.until("four again", is_back).await;
+        assert_eq!((template(&back), back.status.last_version), (template(&before), 1));
+        story.end().await;
+    }
 }

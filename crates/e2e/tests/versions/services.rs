@@ -1,6 +1,7 @@
 //! Blue/green: the active Service follows the version that is in charge, the preview Service the newest one.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sts_plus_api::names;
@@ -117,11 +118,34 @@ async fn a_service_that_cannot_be_used_is_named_with_the_cure() {
     story.scene.create(&service("next")).await;
     story.until("both follow", |view| view.condition("ServicesFollow") == "True/ServiceSwitched").await;
     assert_eq!(selected(&story, "live").await.as_deref(), Some("1"));
-    // Nobody tells the operator of a Service that somebody changes or deletes: it looks.
     story.until("at rest", |view| view.is_only(1)).await;
     story.scene.patch("service/live", &json!({ "spec": { "selector": { names::VERSION: "9" } } })).await;
     story.scene.kubectl_ok(&["delete", "service", "next"], "").await;
     eventually("put back", async || selected(&story, "live").await.as_deref() == Some("1")).await;
+    story.until("told", |view| view.condition("ServicesFollow") == "False/ServiceUnusable").await;
+    story.end().await;
+}
+
+/// At rest the operator looks by itself after minutes only.
+#[tokio::test]
+async fn a_selector_that_somebody_changes_is_put_back_at_once() {
+    let story = with_a_long_delay("put-back").await;
+    story.until("they follow", |view| view.condition("ServicesFollow") == "True/ServiceSwitched").await;
+    story.scene.catch_up().await;
+    for value in [json!("9"), json!(null)] {
+        for name in ["live", "next"] {
+            let patch = json!({ "spec": { "selector": { names::VERSION: value } } });
+            story.scene.patch(&format!("service/{name}"), &patch).await;
+            let changed = Instant::now();
+            eventually("put back", async || selected(&story, name).await.as_deref() == Some("1")).await;
+            assert!(changed.elapsed() < Duration::from_secs(8), "{name} {value}: after {:?}", changed.elapsed());
+        }
+    }
+    // Also when its mark is gone with it, which makes it somebody else's.
+    let patch = json!({
+        "metadata": { "annotations": { names::OWNER: null } }, "spec": { "selector": { names::VERSION: "9" } },
+    });
+    story.scene.patch("service/live", &patch).await;
     story.until("told", |view| view.condition("ServicesFollow") == "False/ServiceUnusable").await;
     story.end().await;
 }

@@ -1,7 +1,8 @@
 //! One StatefulSet for each zone, by name.
 
 use serde_json::{Value, json};
-use sts_plus_api::{Reason, names};
+use sts_plus_api::{Reason, VersionPhase, names};
+use sts_plus_e2e::objects;
 
 use crate::story::{Story, View, db};
 
@@ -137,5 +138,49 @@ async fn a_misspelt_zone_costs_no_pod() {
     story.change(&json!({ "spec": { "az": ["a", "b"] } })).await;
     let after = story.until("as before", |view| view.is_only(1) && view.uids("db-bb-").is_empty()).await;
     assert_eq!(after.uids(""), before.uids(""));
+    story.end().await;
+}
+
+/// A canary whose checks do not come to an end, in zone a.
+async fn with_a_canary(name: &str) -> Story {
+    let story = in_zones(name, &["a", "b"]).await;
+    // Nobody answers, so it neither passes nor fails.
+    let check = json!({ "initialDelaySeconds": 0, "periodSeconds": 1, "query": { "expr": objects::ERRORS, "url": "http://127.0.0.1:9" } });
+    story.change(&json!({ "spec": { "updateStrategy": { "check": check } } })).await;
+    story.release("app:2").await;
+    story
+        .until("the canary is asked about", |view| view.is(VersionPhase::Held) && view.uids("db-a-v2-").len() == 1)
+        .await;
+    story
+}
+
+#[tokio::test]
+async fn another_order_of_the_zones_moves_no_canary() {
+    let story = with_a_canary("canary-stays").await;
+    let before = story.view().await;
+    let since = |view: &View| view.status.upgrade.as_ref().and_then(|upgrade| upgrade.cycle.clone()?.since);
+    story.change(&json!({ "spec": { "az": ["b", "a"] } })).await;
+    let after = story.until("seen", |view| view.is(VersionPhase::Held)).await;
+    assert_eq!((after.uids(""), since(&after)), (before.uids(""), since(&before)));
+    story.change(&json!({ "spec": { "updateStrategy": { "check": null } } })).await;
+    story.until("version 2 alone", |view| view.is_only(2)).await;
+    let trace = story.trace();
+    let grows: Vec<_> = trace.iter().filter(|line| line.contains("-v2 ") && !line.ends_with(" 0")).collect();
+    assert_eq!(grows, ["db-a-v2 1", "db-a-v2 2", "db-b-v2 2"]);
+    story.end().await;
+}
+
+#[tokio::test]
+async fn canaries_whose_zone_is_dropped_begin_again_in_the_first_one() {
+    let story = with_a_canary("canary-moves").await;
+    story.change(&json!({ "spec": { "az": ["b"] } })).await;
+    let moved = story
+        .until("it is elsewhere", |view| {
+            view.is(VersionPhase::Held) && view.uids("db-b-v2-").len() == 1 && view.uids("db-a-v2-").is_empty()
+        })
+        .await;
+    assert!(moved.status.message.contains("db-b-v2-0"), "{}", moved.status.message);
+    story.change(&json!({ "spec": { "updateStrategy": { "check": null } } })).await;
+    story.until("version 2 alone", |view| view.is_only(2) && view.world.sets.len() == 1).await;
     story.end().await;
 }

@@ -197,6 +197,7 @@ mod tests {
             sets: Writer::default().as_reader(),
             pods: Writer::default().as_reader(),
             refusals: Writer::default().as_reader(),
+            services: Writer::default().as_reader(),
         };
         let rollout = serde_json::from_value(json!({
             "apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout", "metadata": {"name": "gate", "namespace": "ns"},

@@ -120,6 +120,7 @@ mod tests {
             sets: Writer::default().as_reader(),
             pods: Writer::default().as_reader(),
             refusals: Writer::default().as_reader(),
+            services: Writer::default().as_reader(),
         };
         let version = |version: i32, stale: bool| json!({"version": version, "stale": stale, "sets": []});
         let owner = serde_json::from_value(json!({

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::Service;
 use kube::Resource;
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 
@@ -26,7 +28,12 @@ pub struct Caches {
     pub pods: Store<PodObject>,
     /// Events about pods that could not be made. Nothing waits for them.
     pub refusals: Store<RefusalObject>,
+    /// Names and resource versions of all Services. Nothing waits for them.
+    pub services: Store<ServiceObject>,
 }
+
+/// A Service, of which only the metadata is sent.
+pub type ServiceObject = PartialObjectMeta<Service>;
 
 /// True once the first whole list of a store has come.
 #[must_use]
@@ -78,6 +85,31 @@ impl Caches {
     #[must_use]
     pub fn all_owners(&self) -> Vec<ObjectRef<ExtendedStatefulSet>> {
         self.owners.state().iter().map(|owner| ObjectRef::from_obj(&**owner)).collect()
+    }
+
+    /// True if it is known which Services there are.
+    #[must_use]
+    pub fn know_services(&self) -> bool {
+        ready(&self.services)
+    }
+
+    /// The resource version of a Service. None if there is no such Service.
+    #[must_use]
+    pub fn service_version(&self, namespace: &str, name: &str) -> Option<String> {
+        self.services.get(&ObjectRef::new(name).within(namespace))?.metadata.resource_version.clone()
+    }
+
+    /// The ExtendedStatefulSets that name a Service, or did and have not let it go yet. Its mark would not do: somebody may have taken it.
+    #[must_use]
+    pub fn owners_of_service(&self, namespace: &str, service: &str) -> Vec<ObjectRef<ExtendedStatefulSet>> {
+        let names = |owner: &ExtendedStatefulSet| {
+            let strategy = &owner.spec.update_strategy;
+            let named = strategy.active_service.iter().chain(&strategy.preview_service);
+            named.chain(owner.status.iter().flat_map(|status| &status.services)).any(|name| name == service)
+        };
+        let concerned =
+            self.owners.state_filter(|owner| owner.metadata.namespace.as_deref() == Some(namespace) && names(owner));
+        concerned.iter().map(|owner| ObjectRef::from_obj(&**owner)).collect()
     }
 
     /// The pods that the StatefulSet with this UID controls.
@@ -170,7 +202,11 @@ mod tests {
             "metadata": {"name": "far", "namespace": "other"}, "spec": {"targetRef": "web", "skipCheck": true}});
         let set = |name: &str, claim: Value| json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": {"sts.plus/phased-rollout": claim}}});
         Caches {
-            owners: filled(Vec::new()),
+            owners: filled(vec![
+                owner("one", &json!("live"), &json!([])),
+                owner("two", &json!(null), &json!(["live"])),
+            ]),
+            services: filled(vec![json!({"metadata": {"name": "live", "namespace": "ns", "resourceVersion": "7"}})]),
             rollouts: filled(vec![rollout("one", "web"), rollout("two", "web"), rollout("three", "db"), elsewhere]),
             sets: filled(vec![set("web", json!("one")), set("db", json!("one"))]),
             pods: filled(vec![json!({"metadata": {"name": "web-0", "namespace": "ns", "ownerReferences":
@@ -180,6 +216,24 @@ mod tests {
                 refusal("two", "web-1", "2026-01-01T00:00:05Z"),
             ]),
         }
+    }
+
+    fn owner(name: &str, active: &Value, noted: &Value) -> Value {
+        json!({"apiVersion": "fissile.cloudfoundry.org/v1alpha1", "kind": "ExtendedStatefulSet",
+            "metadata": {"name": name, "namespace": "ns"}, "status": {"services": noted},
+            "spec": {"updateStrategy": {"activeService": active}, "template": {"spec": {"template": {}}}}})
+    }
+
+    #[test]
+    fn a_service_concerns_those_that_name_it_and_those_that_have_not_let_it_go() {
+        let caches = caches();
+        let mut names: Vec<_> = caches.owners_of_service("ns", "live").into_iter().map(|owner| owner.name).collect();
+        names.sort();
+        assert_eq!(names, ["one", "two"]);
+        assert!(caches.owners_of_service("ns", "next").is_empty());
+        assert!(caches.owners_of_service("other", "live").is_empty());
+        assert_eq!(caches.service_version("ns", "live").as_deref(), Some("7"));
+        assert_eq!(caches.service_version("ns", "next"), None);
     }
 
     fn refusal(name: &str, pod: &str, last: &str) -> Value {

@@ -9,6 +9,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 
+use super::ServiceObject;
 use crate::views::PodObject;
 
 /// The event with its object changed.
@@ -87,6 +88,13 @@ impl Decoded for ExtendedStatefulSet {
     fn has_status(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.observed_generation.is_some())
     }
+}
+
+/// Its name and its resource version are all that is kept.
+pub(super) fn versioned(mut service: ServiceObject) -> ServiceObject {
+    let ObjectMeta { name, namespace, resource_version, .. } = service.metadata;
+    service.metadata = ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() };
+    service
 }
 
 /// Pods that no StatefulSet controls are dropped; one that was let go is gone for us.

@@ -17,7 +17,7 @@ use kube::{Api, Client, Resource};
 use sts_plus_api::{ExtendedStatefulSet, PhasedRollout, names};
 use tokio::task::JoinSet;
 
-pub use caches::{Caches, ready};
+pub use caches::{Caches, ServiceObject, ready};
 use follow::{Change, Name, follow};
 use interest::Seen;
 
@@ -98,19 +98,21 @@ fn config() -> watcher::Config {
 /// Starts the streams of one scope. They end when `tasks` is dropped or shut down.
 pub fn start(client: &Client, scope: &Scope, queues: &Queues, tasks: &mut JoinSet<()>) -> Arc<Caches> {
     let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
-    let (owners, refusals) = (Writer::default(), Writer::default());
+    let (owners, refusals, services) = (Writer::default(), Writer::default(), Writer::default());
     let caches = Arc::new(Caches {
         rollouts: rollouts.as_reader(),
         owners: owners.as_reader(),
         sets: sets.as_reader(),
         pods: pods.as_reader(),
         refusals: refusals.as_reader(),
+        services: services.as_reader(),
     });
     tasks.spawn(follow_rollouts(scope.api(client), rollouts, Arc::clone(&caches), queues.rollouts.clone()));
     tasks.spawn(follow_owners(scope.api(client), owners, Arc::clone(&caches), queues.owners.clone()));
     tasks.spawn(follow_sets(scope.api(client), sets, Arc::clone(&caches), queues.clone()));
     tasks.spawn(follow_pods(scope.api(client), pods, Arc::clone(&caches), queues.clone()));
     tasks.spawn(follow_refusals(scope.api(client), refusals, Arc::clone(&caches), queues.clone()));
+    tasks.spawn(follow_services(scope.api(client), services, Arc::clone(&caches), queues.owners.clone()));
     caches
 }
 
@@ -265,6 +267,40 @@ async fn follow_refusals(
                 send(&queues.rollouts, caches.rollouts_of(namespace, set, None));
                 caches.set(namespace, set).iter().for_each(|set| queues.wake_owner(&set.metadata));
             }
+        },
+    )
+    .await;
+}
+
+/// Services: the ExtendedStatefulSets whose versions one selects look again. Which ones these are says the name: the mark of ours is an
+/// annotation, by which the API server selects nothing.
+async fn follow_services(
+    api: Api<ServiceObject>,
+    mut writer: Writer<ServiceObject>,
+    caches: Arc<Caches>,
+    queue: Queue<ExtendedStatefulSet>,
+) {
+    follow(
+        Name {
+            what: "Services",
+            cure: "allow it in the operator's role (sts-plus manifests); without it a changed selector is put back some minutes later",
+            needed: true,
+        },
+        api,
+        config(),
+        pace(),
+        |event| {
+            let event = interest::each(event, interest::versioned);
+            writer.apply_watcher_event(&event);
+            Some(event)
+        },
+        |change| match change {
+            Change::Object(service) | Change::Gone(service) => {
+                if let (Some(namespace), Some(name)) = (&service.metadata.namespace, &service.metadata.name) {
+                    send(&queue, caches.owners_of_service(namespace, name));
+                }
+            }
+            Change::Everything => send(&queue, caches.all_owners()),
         },
     )
     .await;

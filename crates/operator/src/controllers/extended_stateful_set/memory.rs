@@ -4,9 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use sts_plus_decide::ServiceView;
-
 use super::labels::Strays;
+use super::services::Services;
 use super::templates::Kept;
 use super::trial::Trial;
 
@@ -23,9 +22,7 @@ pub(super) struct Known {
     pub(super) generation: i64,
     /// The UIDs of its StatefulSets then: one that is made anew takes what the one before refused.
     pub(super) sets: BTreeSet<String>,
-    pub(super) active: Option<ServiceView>,
-    pub(super) preview: Option<ServiceView>,
-    pub(super) former: Vec<ServiceView>,
+    pub(super) services: Services,
     pub(super) kept: Kept,
     /// Pods in the way.
     pub(super) strays: Strays,

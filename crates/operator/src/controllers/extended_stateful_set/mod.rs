@@ -11,6 +11,7 @@ mod memory;
 mod observe;
 mod refusal;
 mod render;
+mod services;
 mod templates;
 mod trial;
 
@@ -37,9 +38,6 @@ use crate::written::Written;
 use observe::Scene;
 
 pub use memory::Memory;
-
-/// Services come in no stream of ours: so soon it is seen that somebody has changed one.
-const PERIOD_WITH_SERVICES: (Duration, Duration) = (Duration::from_secs(25), Duration::from_secs(30));
 
 /// What the runs of one scope work with.
 pub struct Context {
@@ -203,12 +201,10 @@ fn period(plan: &VersionsPlan) -> (Duration, Duration) {
             .all(|condition| condition.status == good)
     };
     let at_rest = matches!(plan.status.phase, VersionPhase::Ready | VersionPhase::Paused);
-    if !(at_rest && is_well("ServicesFollow", "True") && is_well("ZoneUnschedulable", "False")) {
-        PERIOD_IN_MOTION
-    } else if plan.status.services.is_empty() {
+    if at_rest && is_well("ServicesFollow", "True") && is_well("ZoneUnschedulable", "False") {
         PERIOD
     } else {
-        PERIOD_WITH_SERVICES
+        PERIOD_IN_MOTION
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
 use serde_json::Value;
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
-use sts_plus_decide::{
-    CheckRequest, ChildView, ConfigProblem, OrphanView, OwnerView, ServiceView, SetView, VersionsObserved,
-};
+use sts_plus_decide::{CheckRequest, ChildView, ConfigProblem, OrphanView, OwnerView, SetView, VersionsObserved};
 
 use super::memory::Known;
 use super::render::{self, Child};
+use super::services::Services;
 use super::{Context, labels, leave, templates, trial};
 use crate::client::deadline;
 use crate::controllers::phased_rollout::attempt;
@@ -88,6 +87,9 @@ pub(super) fn cached(owner: &ExtendedStatefulSet, context: &Context) -> Option<S
         return None;
     }
     let namespace = owner.namespace()?;
+    if !known.services.are_unchanged(&namespace, caches) {
+        return None;
+    }
     let sets = caches.sets_of(&namespace, &uid);
     let all_seen = sets.iter().all(|set| context.written.is_seen(set.uid(), set.metadata.resource_version.as_deref()));
     if !all_seen {
@@ -124,12 +126,9 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     }
     let pods: Api<PodObject> = Api::namespaced(context.client.clone(), &namespace);
     let pods = deadline(format!("listing the pods of ExtendedStatefulSet {name}"), pods.list(&ours)).await?;
-    let strategy = &owner.spec.update_strategy;
     let known = Known {
         generation: owner.metadata.generation.unwrap_or_default(),
-        active: service(&owner, strategy.active_service.as_deref(), context).await?,
-        preview: service(&owner, strategy.preview_service.as_deref(), context).await?,
-        former: former(&owner, context).await?,
+        services: Services::read(&owner, context).await?,
         kept: templates::list(&owner, context).await?,
         strays: if is_leaving {
             labels::Strays::new()
@@ -184,9 +183,9 @@ fn scene(
         kept: known.kept.templates,
         orphans: Vec::new(),
         foreign: foreign(&owner, context),
-        active: known.active,
-        preview: known.preview,
-        former: known.former,
+        active: known.services.active,
+        preview: known.services.preview,
+        former: known.services.former,
         keeps_children: false,
         serves_policies: known.serves_policies,
         config: config(&owner, context),
@@ -228,41 +227,6 @@ fn orphan(set: &SetObject) -> Option<OrphanView> {
 fn config(owner: &ExtendedStatefulSet, context: &Context) -> Vec<ConfigProblem> {
     let check = owner.spec.update_strategy.check.as_ref();
     check.map(|check| attempt::validate(&context.prober, &check.to_check())).unwrap_or_default()
-}
-
-async fn service(
-    owner: &ExtendedStatefulSet,
-    name: Option<&str>,
-    context: &Context,
-) -> Result<Option<ServiceView>, Error> {
-    let Some(name) = name else { return Ok(None) };
-    let services: Api<Service> = Api::namespaced(context.client.clone(), &owner.namespace().unwrap_or_default());
-    let found = deadline(format!("reading Service {name}"), services.get_opt(name)).await?;
-    let selector = found.as_ref().and_then(|service| service.spec.as_ref()?.selector.as_ref());
-    let version = selector.and_then(|selector| selector.get(names::VERSION).cloned());
-    let is_ours =
-        found.as_ref().is_some_and(|service| service.annotations().get(names::OWNER) == Some(&owner.name_any()));
-    Ok(Some(ServiceView {
-        name: name.to_owned(),
-        exists: found.is_some(),
-        is_ours,
-        is_foreign: version.is_some() && !is_ours,
-        version,
-    }))
-}
-
-/// The Services of the status that no field names any more.
-async fn former(owner: &ExtendedStatefulSet, context: &Context) -> Result<Vec<ServiceView>, Error> {
-    let strategy = &owner.spec.update_strategy;
-    let is_named = |name: &str| {
-        [&strategy.active_service, &strategy.preview_service].into_iter().any(|named| named.as_deref() == Some(name))
-    };
-    let noted = owner.status.iter().flat_map(|status| &status.services);
-    let mut former = Vec::new();
-    for name in noted.filter(|name| !is_named(name)) {
-        former.extend(service(owner, Some(name), context).await?);
-    }
-    Ok(former)
 }
 
 /// Zones that no node carries.

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use super::observe::Scene;
-use super::render::FOR_LIFE;
-use super::{Context, trial};
+use super::render::{FIRST_ORDINAL, FOR_LIFE};
+use super::{Context, render, trial};
 use crate::errors::{Error, cut, told};
 
 /// How the API server's own words are cut.
@@ -16,11 +16,18 @@ pub(super) async fn words(name: &str, body: &Value, refused: &kube::Error, scene
     let child = scene.observed.children.iter().find(|child| child.name == name);
     let Some(child) = child.filter(|_| is_for_life(refused)) else { return cut(&told(refused), BYTES).to_owned() };
     match trial::changed(child, body, scene, context).await {
-        Ok(fields) => sentence(name, &fields.into_iter().filter(|field| FOR_LIFE.contains(field)).collect::<Vec<_>>()),
+        Ok(fields) => sentence(name, &fields.into_iter().filter(|field| *field != "template").collect::<Vec<_>>()),
         // The template has another fault as well, which is to be mended first.
         Err(Error::Api { source, .. }) => cut(&told(&source), BYTES).to_owned(),
         Err(_) => sentence(name, &[]),
     }
+}
+
+/// In place another number of the first pod: Kubernetes takes it, and deletes pods for it at once.
+pub(super) fn of_first_ordinal(name: &str, body: &Value, scene: &Scene) -> Option<String> {
+    let child = scene.observed.children.iter().find(|child| child.name == name)?;
+    let there = i64::from(child.set.as_ref()?.start);
+    (render::first_ordinal(body.get("spec")) != there).then(|| sentence(name, &[FIRST_ORDINAL]))
 }
 
 /// True if the answer is that a StatefulSet keeps something for life. Kubernetes 1.37 names each field, releases before it the whole spec.
@@ -39,8 +46,9 @@ fn sentence(name: &str, fields: &[&str]) -> String {
     let fields = if is_known { fields } else { &FOR_LIFE };
     let what = fields.iter().map(|field| format!("spec.template.spec.{field}")).collect::<Vec<_>>();
     let what = what.join(if is_known { " and " } else { " or " });
-    // Pods that the new selector does not fit would be left alone under the names that are needed.
-    let adopts = is_known && !fields.contains(&"selector");
+    // Pods that the new selector does not fit would be left alone under the names that are needed, and those whose numbers are not
+    // wanted any more would go at once.
+    let adopts = is_known && !fields.contains(&"selector") && !fields.contains(&FIRST_ORDINAL);
     let anew = if adopts {
         format!(
             ", or delete it with `kubectl delete statefulset {name} --cascade=orphan`: it is made anew with the new value, and its pods \
@@ -71,6 +79,9 @@ mod tests {
         let selector = sentence("db", &["selector", "serviceName"]);
         assert!(selector.contains("spec.template.spec.selector and spec.template.spec.serviceName"), "{selector}");
         assert!(!selector.contains("orphan"), "{selector}");
+        let ordinals = sentence("db", &[FIRST_ORDINAL]);
+        assert!(ordinals.starts_with("spec.template.spec.ordinals.start cannot be changed in place"), "{ordinals}");
+        assert!(ordinals.contains("take the change back") && !ordinals.contains("orphan"), "{ordinals}");
         assert!(sentence("db", &[]).contains("spec.template.spec.podManagementPolicy or "));
     }
 }

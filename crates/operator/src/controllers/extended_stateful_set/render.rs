@@ -10,6 +10,14 @@ use sts_plus_decide::{TemplateView, claim};
 /// What a StatefulSet keeps from its making to its end. With the pod template it makes a version.
 pub(super) const FOR_LIFE: [&str; 4] = ["podManagementPolicy", "selector", "serviceName", "volumeClaimTemplates"];
 
+/// The number of the first pod. Kubernetes takes a change of it, and moves all pods at once: to us it is for life as well.
+pub(super) const FIRST_ORDINAL: &str = "ordinals.start";
+
+/// The number of the first pod as the spec of a StatefulSet says it.
+pub(super) fn first_ordinal(spec: Option<&Value>) -> i64 {
+    spec.and_then(|spec| spec.pointer("/ordinals/start")?.as_i64()).unwrap_or(0)
+}
+
 /// One StatefulSet of a version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Child<'a> {
@@ -32,7 +40,11 @@ pub(super) fn template_view(owner: &ExtendedStatefulSet) -> TemplateView {
         spec.iter().filter(|(key, value)| is_in(key) && !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect()
     };
     let is_fixed = |key: &str| key == "template" || FOR_LIFE.contains(&key);
-    let fixed = part(&is_fixed);
+    let mut fixed = part(&is_fixed);
+    // 0 is what is not written.
+    if let start @ 1.. = first_ordinal(template.get("spec")) {
+        fixed.insert(FIRST_ORDINAL.to_owned(), json!(start));
+    }
     let settings = part(&|key| !is_fixed(key) && key != "replicas");
     let metadata = template.get("metadata").cloned().unwrap_or_default();
     let written = hash(&json!(fixed));
@@ -298,6 +310,21 @@ mod tests {
         for change in [json!({"spec": {"template": {"spec": {"x": 1}}}}), json!({"spec": {"serviceName": "other"}})] {
             assert_ne!(of(change).0, same.0);
         }
+    }
+
+    #[test]
+    fn another_first_ordinal_is_another_version_and_none_is_zero() {
+        let of = |ordinals: Value| {
+            let mut template = template();
+            template["spec"]["ordinals"] = ordinals;
+            template_view(&owner(&template)).hash
+        };
+        let none = template_view(&owner(&template())).hash;
+        for same in [json!(null), json!({}), json!({"start": 0}), json!({"start": null}), json!("odd")] {
+            assert_eq!(of(same.clone()), none, "{same}");
+        }
+        assert_ne!(of(json!({"start": 5})), none);
+        assert_ne!(of(json!({"start": 5})), of(json!({"start": 6})));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use sts_plus_decide::{ChildView, TemplateView, VersionsObserved, child_name};
 
 use super::memory::Known;
 use super::observe::Scene;
-use super::render::FOR_LIFE;
-use super::{Context, refusal};
+use super::render::{FIRST_ORDINAL, FOR_LIFE};
+use super::{Context, refusal, render};
 use crate::client::deadline;
 use crate::errors::{Class, Error};
 
@@ -124,7 +124,15 @@ pub(super) async fn changed(
         metadata.insert("name".to_owned(), json!(scratch));
     }
     let wanted = try_body(&sets, &scratch, &another).await?;
-    Ok(FOR_LIFE.into_iter().chain(["template"]).filter(|field| kept(&wanted, field) != kept(&there, field)).collect())
+    let is_changed = |field: &&str| match *field {
+        FIRST_ORDINAL => starts_at(&wanted) != starts_at(&there),
+        field => kept(&wanted, field) != kept(&there, field),
+    };
+    Ok(FOR_LIFE.into_iter().chain([FIRST_ORDINAL, "template"]).filter(is_changed).collect())
+}
+
+fn starts_at(set: &DynamicObject) -> i64 {
+    render::first_ordinal(set.data.get("spec"))
 }
 
 /// A field of the spec. The status of a claim template says nothing.
@@ -144,6 +152,9 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
         return Ok(None);
     }
     let body = scene.body(&scene.owner, &name, zone, version, 0, names::HOLD);
+    if let Some(sentence) = refusal::of_first_ordinal(&name, &body, scene) {
+        return Ok(Some(sentence));
+    }
     match try_body(&sets(scene, context), &name, &body).await {
         Ok(_) => Ok(None),
         Err(Error::Api { source, .. }) if is_refused(&source) => {

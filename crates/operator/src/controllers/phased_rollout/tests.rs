@@ -166,6 +166,7 @@ impl Rig {
             sets: sets.as_reader(),
             pods: pods.as_reader(),
             refusals: Writer::default().as_reader(),
+            services: Writer::default().as_reader(),
         };
         let context = Context {
             caches: Arc::new(caches),

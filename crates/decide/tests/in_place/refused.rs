@@ -1,0 +1,43 @@
+//! The template is refused: nothing of it is written, and at rest the number of pods is still what is wanted.
+
+use serde_json::json;
+use sts_plus_api::{Reason, VersionPhase};
+
+use crate::stories::installed;
+use crate::users::check;
+use crate::world::World;
+
+#[test]
+fn at_rest_the_set_is_scaled_while_the_template_is_refused() {
+    let mut world = installed(&json!({}));
+    let template = world.set("web").template;
+    world.refused_template("h2");
+    world.scale(4);
+    world.settle();
+    assert_eq!((world.layout("web").as_str(), world.status.phase), ("h1 h1 h1 h1", VersionPhase::Blocked));
+    world.edit("web", |set| set.replicas = 1);
+    world.settle();
+    assert_eq!((world.set("web").replicas, world.set("web").template), (4, template));
+    assert_eq!(world.heard(Reason::ChildDrift), 1);
+}
+
+#[test]
+fn in_mid_upgrade_no_pod_comes_while_the_template_is_refused() {
+    let mut world = installed(&json!({ "check": check() }));
+    world.template("h2");
+    world.until("one", |world| world.layout("web") == "h1 h1 h2");
+    world.refused_template("h3");
+    world.scale(5);
+    world.settle();
+    assert_eq!(world.set("web").replicas, 3);
+}
+
+#[test]
+fn what_was_written_by_hand_gets_no_pod_while_the_template_is_refused() {
+    let mut world: World = installed(&json!({}));
+    world.refused_template("h2");
+    world.edit_image("web");
+    world.scale(5);
+    world.settle();
+    assert_eq!((world.set("web").replicas, world.layout("web").as_str()), (3, "h1 h1 h1"));
+}
