@@ -266,13 +266,15 @@ pub(crate) fn roll_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     }
     // A pod that is gone takes the reason with it: the failure stands in the status before the first one is deleted, or an operator
     // that comes after a crash would roll it out again.
+    let mut message = format!("{} pods of {} go back to {last_good}", rolled.len(), facts.wanted);
     if begun.is_none() {
         draft.wake_now();
     } else if let Some(pod) = next_back(facts, &rolled) {
         draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
         draft.normal(Reason::PodDeleted, &format!("{} is deleted and comes back at {last_good}", pod.name));
+    } else if let Some(obstacle) = facts.obstacle(&[]) {
+        message = format!("{message}; waiting: {}", obstacle.describe(facts));
     }
-    let message = format!("{} pods of {} go back to {last_good}", rolled.len(), facts.wanted);
     draft.finish(facts, &moving(message))
 }
 

@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use sts_plus_decide::ServiceView;
 
-use super::labels::Strays;
 use super::templates::Kept;
 use super::trial::Trial;
+use crate::controllers::in_the_way::Strays;
 
 /// What was found out, by UID.
 #[derive(Debug, Default)]
