@@ -123,6 +123,7 @@ async fn a_pod_that_is_not_selected_any_more_is_named_with_the_cure() {
     scene.release("app:2").await;
     let told = scene.until("the rollout says it too", |world| world.is_held() && world.status().message.contains(cure));
     assert_eq!(told.await.uids()["web-2"], born["web-2"], "it waits");
+    assert!(looks(&scene) > 0, "and then somebody is");
     scene.kubectl_ok(&["label", "pod", "web-1", "--overwrite", "app=web"], "").await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
     moves::assert_gated(&scene.tape.entries(), "app:1", 2);
