@@ -9,7 +9,7 @@ pub mod versions;
 
 pub use observed::{
     CheckKey, ConfigProblem, HoldState, Keeper, Observed, PodView, Problem, RefusedPod, Rival, RolloutView, SetView,
-    Strategy, Target, Try,
+    Strategy, Stray, Target, Try,
 };
 pub use plan::{Action, CheckRequest, Event, EventTarget, NewPartition, Plan, Severity};
 pub use rollout::decide;

@@ -145,6 +145,17 @@ pub struct SetView {
     pub partition_manager: Option<String>,
     /// Why its controller could not make pods, newest first.
     pub refused_pods: Vec<RefusedPod>,
+    /// A pod that it does not own and that stands where it would make one.
+    pub in_the_way: Option<Stray>,
+}
+
+/// A pod that has the name of one that a StatefulSet is to make, and is none of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// Name of the pod.
+    pub name: String,
+    /// A clause that says why it is none, and what helps.
+    pub words: String,
 }
 
 /// A pod that could not be created, from an event of the StatefulSet controller.

@@ -15,6 +15,7 @@ use crate::{
     stage::Stage,
     summary,
     tell::{Teller, Tone},
+    watch::Watched as _,
 };
 
 /// Longer than any act takes here; a cluster of your own may have to pull images.
@@ -48,23 +49,23 @@ pub(crate) async fn all(stage: &mut Stage, tell: &Teller) -> anyhow::Result<()> 
 
 /// The sample asks for `up{}`, which returns data wherever Prometheus scrapes anything: alert style, so it would hold any rollout.
 async fn sample(scene: &Scene<'_>) -> anyhow::Result<()> {
-    let commands = scene.stage.commands()?;
+    let commands = scene.watch.stage.commands()?;
     let path = "config/samples/phasedrollout.yaml";
     let text = fs::read_to_string(commands::file(path)).with_context(|| format!("cannot read {path}"))?;
     let args = ["apply", "--namespace", NAMESPACE, "--dry-run=server", "--filename", "-"];
     let answer = commands.kubectl_with(&text, &args).await?;
     let accepted = answer.lines().find(|line| line.contains("phasedrollout")).unwrap_or_default();
-    scene.tell.event(Tone::Plain, "sample", &format!("{accepted}: it is accepted"));
+    scene.watch.tell.event(Tone::Plain, "sample", &format!("{accepted}: it is accepted"));
     Ok(())
 }
 
 async fn opening(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     let path = "config/demo/web.yaml";
     let text = fs::read_to_string(commands::file(path)).with_context(|| format!("cannot read {path}"))?;
-    let text = text.replace(PROMETHEUS, scene.stage.prometheus()?.url());
-    scene.tell.title("Three pods at rest");
-    scene.tell.command(&format!("kubectl -n {NAMESPACE} apply -f {path}"));
-    scene.stage.commands()?.kubectl_with(&text, &["apply", "--namespace", NAMESPACE, "--filename", "-"]).await?;
+    let text = text.replace(PROMETHEUS, scene.watch.stage.prometheus()?.url());
+    scene.watch.tell.title("Three pods at rest");
+    scene.watch.tell.command(&format!("kubectl -n {NAMESPACE} apply -f {path}"));
+    scene.watch.stage.commands()?.kubectl_with(&text, &["apply", "--namespace", NAMESPACE, "--filename", "-"]).await?;
     let at_rest = |scene: &Scene| {
         scene.all_carry(FIRST) && scene.phase() == Phase::Idle && scene.set.partition == scene.set.replicas
     };
@@ -76,9 +77,9 @@ async fn opening(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     } else {
         "HoldEnforced=False: this API server does not keep the hold, so the operator alone does"
     };
-    scene.tell.event(Tone::Plain, "hold", kept);
-    let played = if scene.stage.is_rig() { ", and kwok plays the containers" } else { "" };
-    scene.tell.note(&format!(
+    scene.watch.tell.event(Tone::Plain, "hold", kept);
+    let played = if scene.watch.stage.is_rig() { ", and kwok plays the containers" } else { "" };
+    scene.watch.tell.note(&format!(
         "Everything below is read from the API server and asked of Prometheus. The demo plays the application's metrics endpoint{played}: \
          demo_errors is 12 for a pod whose image is nginx:{BROKEN}, and 0 for any other."
     ));
@@ -86,13 +87,13 @@ async fn opening(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 }
 
 async fn good_release(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.tell.title(&format!("A good release: nginx {FIRST} → {GOOD}"));
+    scene.watch.tell.title(&format!("A good release: nginx {FIRST} → {GOOD}"));
     set_image(scene, GOOD).await?;
     complete(scene, GOOD).await
 }
 
 async fn bad_release(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.tell.title(&format!("A release with errors: nginx {GOOD} → {BROKEN}"));
+    scene.watch.tell.title(&format!("A release with errors: nginx {GOOD} → {BROKEN}"));
     let before = uids(scene);
     set_image(scene, BROKEN).await?;
     let stopped =
@@ -116,19 +117,19 @@ async fn bad_release(scene: &mut Scene<'_>) -> anyhow::Result<()> {
         kept("web-0"),
         kept("web-1")
     );
-    scene.tell.event(Tone::Good, "unmoved", &text);
+    scene.watch.tell.event(Tone::Good, "unmoved", &text);
     Ok(())
 }
 
 /// What happens to the one who does not want to wait.
 async fn push_on(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     let patch = r#"{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}"#;
-    scene.tell.line("");
-    scene.tell.command(&format!("kubectl -n {NAMESPACE} patch statefulset web --type merge -p '{patch}'"));
+    scene.watch.tell.line("");
+    scene.watch.tell.command(&format!("kubectl -n {NAMESPACE} patch statefulset web --type merge -p '{patch}'"));
     let args = ["patch", "statefulset", "web", "--namespace", NAMESPACE, "--type", "merge", "--patch", patch];
-    let answer = scene.stage.commands()?.kubectl(&args).await?;
-    scene.tell.answer(&answer);
-    scene.tell.line("");
+    let answer = scene.watch.stage.commands()?.kubectl(&args).await?;
+    scene.watch.tell.answer(&answer);
+    scene.watch.tell.line("");
     if !answer.contains("Warning") {
         bail!("the API server did not warn");
     }
@@ -136,16 +137,16 @@ async fn push_on(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 }
 
 async fn fix(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.tell.title(&format!("The fix: nginx {BROKEN} → {FIX}"));
+    scene.watch.tell.title(&format!("The fix: nginx {BROKEN} → {FIX}"));
     set_image(scene, FIX).await?;
     complete(scene, FIX).await
 }
 
 async fn set_image(scene: &mut Scene<'_>, tag: &str) -> anyhow::Result<()> {
     let image = format!("web=nginx:{tag}");
-    scene.tell.command(&format!("kubectl -n {NAMESPACE} set image statefulset/web {image}"));
+    scene.watch.tell.command(&format!("kubectl -n {NAMESPACE} set image statefulset/web {image}"));
     let args = ["set", "image", "statefulset/web", &image, "--namespace", NAMESPACE];
-    scene.stage.commands()?.kubectl(&args).await?;
+    scene.watch.stage.commands()?.kubectl(&args).await?;
     Ok(())
 }
 

@@ -16,6 +16,7 @@ mod stage;
 mod summary;
 mod tell;
 mod versions;
+mod watch;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 

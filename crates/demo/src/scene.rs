@@ -1,8 +1,7 @@
 //! The first act as it is seen, kept and told: each change of the StatefulSet, its pods and its PhasedRollout becomes a line.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use anyhow::bail;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{apps::v1::StatefulSet, core::v1::Pod},
@@ -11,18 +10,14 @@ use k8s_openapi::{
 use sts_plus_api::{
     CheckRecord, ConditionType, Phase, PhasedRollout, PhasedRolloutStatus, Reason, Step, Verdict, names,
 };
-use tokio::time::Instant;
 
 use crate::{
     played,
     seen::{Change, Changes},
     stage::Stage,
-    tell::{Lines, Teller, Tone},
+    tell::{Teller, Tone},
+    watch::{Watch, Watched},
 };
-
-/// The watches are streams of their own. A line waits this long, so that lines are told in the order of time.
-pub(crate) const ORDERED_AFTER: Duration = Duration::from_millis(500);
-pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// A pod as it was seen last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,35 +49,29 @@ pub(crate) struct Record {
 
 /// The namespace of the demo, watched.
 pub(crate) struct Scene<'a> {
-    pub(crate) stage: &'a Stage,
-    pub(crate) tell: &'a Teller,
+    pub(crate) watch: Watch<'a>,
     pub(crate) pods: BTreeMap<String, PodSeen>,
     pub(crate) set: SetSeen,
     pub(crate) record: Record,
-    changes: Changes,
     status: PhasedRolloutStatus,
     threshold: i32,
     tries: i32,
     told_until: Timestamp,
     has_told_the_write: bool,
-    lines: Lines,
 }
 
 impl<'a> Scene<'a> {
     pub(crate) fn new(stage: &'a Stage, tell: &'a Teller, changes: Changes) -> Self {
         Self {
-            stage,
-            tell,
+            watch: Watch::new(stage, tell, changes),
             pods: BTreeMap::new(),
             set: SetSeen::default(),
             record: Record::default(),
-            changes,
             status: PhasedRolloutStatus::default(),
             threshold: 0,
             tries: 0,
             told_until: Timestamp::MIN,
             has_told_the_write: false,
-            lines: Lines::default(),
         }
     }
 
@@ -110,46 +99,6 @@ impl<'a> Scene<'a> {
     pub(crate) fn all_carry(&self, tag: &str) -> bool {
         let whole = i32::try_from(self.pods.len()).is_ok_and(|count| count == self.set.replicas);
         whole && self.pods.values().all(|pod| pod.tag == tag && pod.ready && !pod.leaving)
-    }
-
-    /// Tells what happens until `done`.
-    pub(crate) async fn until(
-        &mut self,
-        what: &str,
-        limit: Duration,
-        done: impl Fn(&Self) -> bool,
-    ) -> anyhow::Result<()> {
-        let deadline = Instant::now() + limit;
-        while !done(self) {
-            tokio::select! {
-                change = self.changes.next() => self.take(change?).await?,
-                () = tokio::time::sleep(TICK) => {}
-            }
-            self.lines.flush(self.tell, ORDERED_AFTER);
-            self.stage.check_operator()?;
-            if Instant::now() >= deadline {
-                self.lines.flush(self.tell, Duration::ZERO);
-                bail!(
-                    "not within {} s: {what}; {}: {}",
-                    limit.as_secs(),
-                    self.status.phase_name(),
-                    self.status.message
-                );
-            }
-        }
-        self.lines.flush(self.tell, Duration::ZERO);
-        Ok(())
-    }
-
-    async fn take(&mut self, change: Change) -> anyhow::Result<()> {
-        match change {
-            Change::Set(set) => self.take_set(&set),
-            Change::Pod(pod) => self.take_pod(&pod)?,
-            Change::Gone(pod) => self.take_gone(&pod),
-            Change::Rollout(rollout) => self.take_rollout(*rollout).await?,
-            Change::SetGone(_) | Change::Extended(_) => {}
-        }
-        Ok(())
     }
 
     fn take_set(&mut self, set: &StatefulSet) {
@@ -208,7 +157,7 @@ impl<'a> Scene<'a> {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let seen = pod_seen(pod);
         let before = self.pods.insert(name.clone(), seen.clone()).unwrap_or_default();
-        played::play(self.stage, &name, &seen.tag)?;
+        played::play(self.watch.stage, &name, &seen.tag)?;
         let same = before.uid == seen.uid;
         if seen.leaving && same && !before.leaving {
             self.line(
@@ -267,7 +216,7 @@ impl<'a> Scene<'a> {
         self.record.checks += 1;
         let value = match check.series.first() {
             Some(series) => series.value.clone(),
-            None => played::value(self.stage, &check.pod).await?,
+            None => played::value(self.watch.stage, &check.pod).await?,
         };
         let data = data(check.verdict);
         let current = self.status.current.as_ref().filter(|it| Some(it.step) == step && it.pod == check.pod);
@@ -289,15 +238,36 @@ impl<'a> Scene<'a> {
             "{}  {}   value {value:<3} {data:<8} {}{}",
             check.pod,
             check.query,
-            self.tell.paint(tone, &verdict),
-            self.tell.paint(Tone::Dim, note)
+            self.watch.tell.paint(tone, &verdict),
+            self.watch.tell.paint(Tone::Dim, note)
         );
         self.line(check.time, tone, "check", text);
         Ok(())
     }
 
     fn line(&mut self, time: Timestamp, tone: Tone, kind: &'static str, text: String) {
-        self.lines.push(time, tone, kind, text);
+        self.watch.lines.push(time, tone, kind, text);
+    }
+}
+
+impl<'a> Watched<'a> for Scene<'a> {
+    fn watch(&mut self) -> &mut Watch<'a> {
+        &mut self.watch
+    }
+
+    async fn take(&mut self, change: Change) -> anyhow::Result<()> {
+        match change {
+            Change::Set(set) => self.take_set(&set),
+            Change::Pod(pod) => self.take_pod(&pod)?,
+            Change::Gone(pod) => self.take_gone(&pod),
+            Change::Rollout(rollout) => self.take_rollout(*rollout).await?,
+            Change::SetGone(_) | Change::Extended(_) => {}
+        }
+        Ok(())
+    }
+
+    fn stand(&self) -> String {
+        format!("{}: {}", self.status.phase_name(), self.status.message)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     summary,
     tell::{Teller, Tone},
     versions::Versions,
+    watch::Watched as _,
 };
 
 /// The ExtendedStatefulSet of `config/demo/db.yaml`.
@@ -38,15 +39,15 @@ pub(crate) async fn all(stage: &Stage, tell: &Teller, client: &Client) -> anyhow
 async fn first_version(scene: &mut Versions<'_>) -> anyhow::Result<()> {
     let path = "config/demo/db.yaml";
     let text = fs::read_to_string(commands::file(path)).with_context(|| format!("cannot read {path}"))?;
-    let text = text.replace(PROMETHEUS, scene.stage.prometheus()?.url());
-    scene.tell.title("Second act: an ExtendedStatefulSet, versions side by side");
-    scene.tell.command(&format!("kubectl -n {NAMESPACE} apply -f {path}"));
-    scene.stage.commands()?.kubectl_with(&text, &["apply", "--namespace", NAMESPACE, "--filename", "-"]).await?;
+    let text = text.replace(PROMETHEUS, scene.watch.stage.prometheus()?.url());
+    scene.watch.tell.title("Second act: an ExtendedStatefulSet, versions side by side");
+    scene.watch.tell.command(&format!("kubectl -n {NAMESPACE} apply -f {path}"));
+    scene.watch.stage.commands()?.kubectl_with(&text, &["apply", "--namespace", NAMESPACE, "--filename", "-"]).await?;
     scene.until("version 1 has all its pods", PATIENCE, |scene| scene.is_only(1)).await
 }
 
 async fn canary_that_passes(scene: &mut Versions<'_>) -> anyhow::Result<()> {
-    scene.tell.title(&format!("A canary that passes: nginx {FIRST} → {GOOD}"));
+    scene.watch.tell.title(&format!("A canary that passes: nginx {FIRST} → {GOOD}"));
     set_image(scene, GOOD).await?;
     scene.until("version 2 alone", PATIENCE, |scene| scene.is_only(2)).await?;
     // What was recorded on the way: a moment may be over before anybody looks.
@@ -61,7 +62,7 @@ async fn canary_that_passes(scene: &mut Versions<'_>) -> anyhow::Result<()> {
 }
 
 async fn canary_that_fails(scene: &mut Versions<'_>) -> anyhow::Result<()> {
-    scene.tell.title(&format!("A canary that fails: nginx {GOOD} → {BROKEN}"));
+    scene.watch.tell.title(&format!("A canary that fails: nginx {GOOD} → {BROKEN}"));
     let before = scene.uids(2);
     set_image(scene, BROKEN).await?;
     let failed = |scene: &Versions| {
@@ -77,32 +78,32 @@ async fn canary_that_fails(scene: &mut Versions<'_>) -> anyhow::Result<()> {
         bail!("version 2 moved: {before:?} became {after:?}");
     }
     let column = format!("jsonpath={{.metadata.annotations.{}}}", names::STALE_REASON.replace('.', "\\."));
-    scene.tell.line("");
-    scene.tell.command(&format!("kubectl -n {NAMESPACE} get statefulset db-v3 -o '{column}'"));
+    scene.watch.tell.line("");
+    scene.watch.tell.command(&format!("kubectl -n {NAMESPACE} get statefulset db-v3 -o '{column}'"));
     let args = ["get", "statefulset", "db-v3", "--namespace", NAMESPACE, "--output", &column];
-    let reason = scene.stage.commands()?.kubectl(&args).await?;
-    scene.tell.answer(&reason);
-    scene.tell.line("");
+    let reason = scene.watch.stage.commands()?.kubectl(&args).await?;
+    scene.watch.tell.answer(&reason);
+    scene.watch.tell.line("");
     if reason.is_empty() {
         bail!("the mark says no reason");
     }
     let text =
         format!("version 2 has the {PODS} pods that it had before, all Ready; version 3 had its canary, no more");
-    scene.tell.event(Tone::Good, "unmoved", &text);
+    scene.watch.tell.event(Tone::Good, "unmoved", &text);
     Ok(())
 }
 
 /// What happens to the one who asks for a number that has no majority.
 async fn number_that_is_refused(scene: &Versions<'_>) -> anyhow::Result<()> {
-    scene.tell.title("A number of pods that is not allowed");
-    let commands = scene.stage.commands()?;
+    scene.watch.tell.title("A number of pods that is not allowed");
+    let commands = scene.watch.stage.commands()?;
     let column = "jsonpath={.metadata.generation} {.spec.template.spec.replicas}";
     let look = ["get", "ests", NAME, "--namespace", NAMESPACE, "--output", column];
     let before = commands.kubectl(&look).await?;
-    scene.tell.command(&format!("kubectl -n {NAMESPACE} scale ests/{NAME} --replicas=4"));
+    scene.watch.tell.command(&format!("kubectl -n {NAMESPACE} scale ests/{NAME} --replicas=4"));
     let args = ["scale", "ests/db", "--namespace", NAMESPACE, "--replicas=4"];
     let answer = commands.kubectl_refused(&args).await?;
-    scene.tell.answer(&answer);
+    scene.watch.tell.answer(&answer);
     if !answer.contains("allows only odd numbers") {
         bail!("the API server refused for another reason");
     }
@@ -115,9 +116,9 @@ async fn number_that_is_refused(scene: &Versions<'_>) -> anyhow::Result<()> {
 
 async fn set_image(scene: &Versions<'_>, tag: &str) -> anyhow::Result<()> {
     let patch = format!(r#"[{{"op":"replace","path":"{IMAGE}","value":"nginx:{tag}"}}]"#);
-    scene.tell.command(&format!("kubectl -n {NAMESPACE} patch ests {NAME} --type json -p '{patch}'"));
+    scene.watch.tell.command(&format!("kubectl -n {NAMESPACE} patch ests {NAME} --type json -p '{patch}'"));
     let args = ["patch", "ests", NAME, "--namespace", NAMESPACE, "--type", "json", "--patch", &patch];
-    scene.stage.commands()?.kubectl(&args).await?;
+    scene.watch.stage.commands()?.kubectl(&args).await?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::{
 
 /// Tells which pod had which UID at which release, and what the operator wrote.
 pub(crate) fn tell(scene: &Scene) -> anyhow::Result<()> {
-    let tell = scene.tell;
+    let tell = scene.watch.tell;
     tell.title("Summary of the first act");
     let mut tags: Vec<&str> = Vec::new();
     for (_, tag, _) in &scene.record.ready {
@@ -33,7 +33,7 @@ pub(crate) fn tell(scene: &Scene) -> anyhow::Result<()> {
     tell.line("");
     tell.line(&format!("  partition   {}", partitions.join(" ")));
     tell.line(&format!("  checks      {} answers of Prometheus", scene.record.checks));
-    if let Some(writes) = scene.stage.writes_of_the_operator()? {
+    if let Some(writes) = scene.watch.stage.writes_of_the_operator()? {
         let count = |resource: &str, subresource: &str| {
             writes.iter().filter(|entry| entry.resource == resource && entry.subresource == subresource).count()
         };
@@ -49,7 +49,7 @@ pub(crate) fn tell(scene: &Scene) -> anyhow::Result<()> {
 
 /// Tells which pods each version had.
 pub(crate) fn tell_versions(scene: &Versions) -> anyhow::Result<()> {
-    let tell = scene.tell;
+    let tell = scene.watch.tell;
     tell.title("Summary of the second act");
     tell.line("  version  image         pods that were Ready");
     for (number, tag) in [("1", second_act::FIRST), ("2", second_act::GOOD), ("3", BROKEN)] {
@@ -61,7 +61,7 @@ pub(crate) fn tell_versions(scene: &Versions) -> anyhow::Result<()> {
     }
     tell.line("");
     tell.line(&format!("  checks      {} answers of Prometheus", scene.record.checks));
-    if let Some(writes) = scene.stage.writes_of_the_operator()? {
+    if let Some(writes) = scene.watch.stage.writes_of_the_operator()? {
         let to_status = |entry: &&AuditEntry| entry.resource == "extendedstatefulsets" && entry.subresource == "status";
         let count = writes.iter().filter(to_status).count();
         tell.line(&format!("  writes      {count} to the status of the ExtendedStatefulSet"));

@@ -1,20 +1,20 @@
 //! The second act as it is seen, kept and told: each change of the ExtendedStatefulSet, its StatefulSets and their pods becomes a line.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use anyhow::bail;
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
 use sts_plus_api::{CheckRecord, ExtendedStatefulSet, ExtendedStatefulSetStatus, VersionPhase, names};
-use tokio::time::Instant;
 
 use crate::{
     played,
-    scene::{ORDERED_AFTER, PodSeen, TICK, data, pod_seen, short, tag},
+    scene::{PodSeen, data, pod_seen, short, tag},
     second_act::PODS,
     seen::{Change, Changes},
     stage::Stage,
-    tell::{Lines, Teller, Tone},
+    tell::{Teller, Tone},
+    watch::{Watch, Watched},
 };
 
 /// The StatefulSet of a version as it was seen last.
@@ -44,18 +44,15 @@ pub(crate) struct Record {
 
 /// The ExtendedStatefulSet, watched.
 pub(crate) struct Versions<'a> {
-    pub(crate) stage: &'a Stage,
-    pub(crate) tell: &'a Teller,
+    pub(crate) watch: Watch<'a>,
     pub(crate) pods: BTreeMap<String, PodSeen>,
     pub(crate) sets: BTreeMap<String, SetSeen>,
     pub(crate) status: ExtendedStatefulSetStatus,
     pub(crate) record: Record,
     generation: Option<i64>,
-    changes: Changes,
     of: BTreeMap<String, String>,
     checked: Counted,
     told_until: Timestamp,
-    lines: Lines,
 }
 
 /// The checks of one canary so far.
@@ -71,18 +68,15 @@ struct Counted {
 impl<'a> Versions<'a> {
     pub(crate) fn new(stage: &'a Stage, tell: &'a Teller, changes: Changes) -> Self {
         Self {
-            stage,
-            tell,
+            watch: Watch::new(stage, tell, changes),
             pods: BTreeMap::new(),
             sets: BTreeMap::new(),
             status: ExtendedStatefulSetStatus::default(),
             record: Record::default(),
             generation: None,
-            changes,
             of: BTreeMap::new(),
             checked: Counted::default(),
             told_until: Timestamp::MIN,
-            lines: Lines::default(),
         }
     }
 
@@ -128,47 +122,6 @@ impl<'a> Versions<'a> {
         pods.map(|(name, pod)| (name.clone(), pod.uid.clone())).collect()
     }
 
-    /// Tells what happens until `done`.
-    pub(crate) async fn until(
-        &mut self,
-        what: &str,
-        limit: Duration,
-        done: impl Fn(&Self) -> bool,
-    ) -> anyhow::Result<()> {
-        let deadline = Instant::now() + limit;
-        while !done(self) {
-            tokio::select! {
-                change = self.changes.next() => self.take(change?).await?,
-                () = tokio::time::sleep(TICK) => {}
-            }
-            self.lines.flush(self.tell, ORDERED_AFTER);
-            self.stage.check_operator()?;
-            if Instant::now() >= deadline {
-                self.lines.flush(self.tell, Duration::ZERO);
-                bail!("not within {} s: {what}; {:?}: {}", limit.as_secs(), self.status.phase, self.status.message);
-            }
-        }
-        self.lines.flush(self.tell, Duration::ZERO);
-        Ok(())
-    }
-
-    async fn take(&mut self, change: Change) -> anyhow::Result<()> {
-        match change {
-            Change::Set(set) => self.take_set(&set),
-            Change::SetGone(set) => {
-                let name = set.metadata.name.unwrap_or_default();
-                if self.sets.remove(&name).is_some() {
-                    self.line(Tone::Moved, "set", format!("{name:<7}  gone"));
-                }
-            }
-            Change::Pod(pod) => self.take_pod(&pod)?,
-            Change::Gone(pod) => self.take_gone(&pod)?,
-            Change::Extended(owner) => self.take_owner(*owner).await?,
-            Change::Rollout(_) => {}
-        }
-        Ok(())
-    }
-
     fn take_set(&mut self, set: &StatefulSet) {
         let annotations = set.metadata.annotations.clone().unwrap_or_default();
         // The StatefulSet of the first act is still there.
@@ -205,7 +158,7 @@ impl<'a> Versions<'a> {
         let seen = pod_seen(pod);
         let before = self.pods.insert(name.clone(), seen.clone()).unwrap_or_default();
         self.of.insert(name.clone(), version);
-        played::play(self.stage, &name, &seen.tag)?;
+        played::play(self.watch.stage, &name, &seen.tag)?;
         let same = before.uid == seen.uid;
         let text = |what: &str| format!("{name}  {:<6}  {what:<11}  uid {}", seen.tag, short(&seen.uid));
         if seen.leaving && same && !before.leaving {
@@ -295,7 +248,7 @@ impl<'a> Versions<'a> {
         }
         let value = match check.series.first() {
             Some(series) => series.value.clone(),
-            None => played::value(self.stage, &check.pod).await?,
+            None => played::value(self.watch.stage, &check.pod).await?,
         };
         let (tone, verdict) = if check.passed {
             (Tone::Good, format!("pass {passes}/{threshold}"))
@@ -307,14 +260,41 @@ impl<'a> Versions<'a> {
             check.pod,
             check.query,
             data(check.verdict),
-            self.tell.paint(tone, &verdict)
+            self.watch.tell.paint(tone, &verdict)
         );
-        self.lines.push(check.time, tone, "check", text);
+        self.watch.lines.push(check.time, tone, "check", text);
         Ok(())
     }
 
     fn line(&mut self, tone: Tone, kind: &'static str, text: String) {
-        self.lines.push(Timestamp::now(), tone, kind, text);
+        self.watch.lines.push(Timestamp::now(), tone, kind, text);
+    }
+}
+
+impl<'a> Watched<'a> for Versions<'a> {
+    fn watch(&mut self) -> &mut Watch<'a> {
+        &mut self.watch
+    }
+
+    async fn take(&mut self, change: Change) -> anyhow::Result<()> {
+        match change {
+            Change::Set(set) => self.take_set(&set),
+            Change::SetGone(set) => {
+                let name = set.metadata.name.unwrap_or_default();
+                if self.sets.remove(&name).is_some() {
+                    self.line(Tone::Moved, "set", format!("{name:<7}  gone"));
+                }
+            }
+            Change::Pod(pod) => self.take_pod(&pod)?,
+            Change::Gone(pod) => self.take_gone(&pod)?,
+            Change::Extended(owner) => self.take_owner(*owner).await?,
+            Change::Rollout(_) => {}
+        }
+        Ok(())
+    }
+
+    fn stand(&self) -> String {
+        format!("{:?}: {}", self.status.phase, self.status.message)
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) fn set() -> SetView {
         controller: None,
         partition_manager: None,
         refused_pods: Vec::new(),
+        in_the_way: None,
     }
 }
 

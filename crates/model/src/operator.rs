@@ -307,6 +307,7 @@ pub fn set_view(set: &Set) -> SetView {
         partition_manager: set.writer.clone(),
         changed: Some(stamp(set.changed)),
         refused_pods: set.refused.clone(),
+        in_the_way: None,
     }
 }
 

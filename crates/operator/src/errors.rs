@@ -4,7 +4,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use http::StatusCode;
 use kube::core::Status;
+
+/// The reason that the client gives an answer that is no `Status`.
+const NO_STATUS: &str = "Failed to parse error data";
 
 /// What went wrong in one run for one object.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +160,7 @@ fn is_failed_patch(status: &Status) -> bool {
 #[must_use]
 pub fn told(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => format!("{} ({} {})", cut(&status.message, 512), status.code, status.reason),
+        kube::Error::Api(status) => told_status(status),
         other => {
             let mut text = other.to_string();
             let mut source = std::error::Error::source(other);
@@ -170,6 +174,22 @@ pub fn told(error: &kube::Error) -> String {
             }
             cut(&text, 512).to_owned()
         }
+    }
+}
+
+/// The answer of the API server, and what kind of answer it is. Not every one has a reason: a field that it does not know it tells with
+/// status 500 alone, and what stands before it may answer in plain text.
+#[must_use]
+pub fn told_status(status: &Status) -> String {
+    let reason = Some(status.reason.as_str()).filter(|reason| !matches!(*reason, "" | NO_STATUS));
+    let usual = || StatusCode::from_u16(status.code).ok()?.canonical_reason();
+    let code = (status.code != 0).then(|| status.code.to_string());
+    let words: Vec<_> = code.as_deref().into_iter().chain(reason.or_else(usual)).collect();
+    let (message, kind) = (cut(&status.message, 512), words.join(" "));
+    match (message.is_empty(), kind.is_empty()) {
+        (false, false) => format!("{message} ({kind})"),
+        (false, true) => message.to_owned(),
+        (true, _) => kind,
     }
 }
 
@@ -236,6 +256,20 @@ mod tests {
     #[test]
     fn the_text_names_the_call_and_the_answer_once() {
         assert_eq!(refused(409, "Conflict", None).to_string(), "patching StatefulSet web: no (409 Conflict)");
+    }
+
+    #[test]
+    fn an_answer_without_a_reason_has_the_usual_name_of_its_code() {
+        let words = |code, reason: &str| {
+            let error = refused(code, reason, None).to_string();
+            error.strip_prefix("patching StatefulSet web: ").unwrap().to_owned()
+        };
+        assert_eq!(words(500, ""), "no (500 Internal Server Error)");
+        assert_eq!(words(502, "Failed to parse error data"), "no (502 Bad Gateway)", "as kube reads a plain text");
+        assert_eq!(words(599, ""), "no (599)");
+        assert_eq!(words(0, ""), "no");
+        assert_eq!(words(0, "Expired"), "no (Expired)");
+        assert_eq!(told_status(&Status::failure("", "").with_code(500)), "500 Internal Server Error");
     }
 
     #[test]

@@ -230,6 +230,7 @@ fn control_rollouts(
         prober: Arc::clone(&shared.prober),
         secrets: phased_rollout::secrets::Look::default(),
         failures: Arc::clone(&shared.failures),
+        strays: phased_rollout::Strays::default(),
     });
     let metrics = Arc::clone(&shared.wire.metrics);
     controllers.spawn(async move {

@@ -5,6 +5,7 @@ use sts_plus_api::{Phase, Reason, Step, names};
 
 use super::{
     draft::Draft,
+    empty,
     facts::{Facts, later},
     failure, gate, lifecycle, memory, repair,
     report::{Motion, Stand},
@@ -171,8 +172,9 @@ fn undo_drift(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
 /// The wanted revision is known.
 fn seen_revision<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     if facts.replicas() == 0 {
-        return no_pods(draft, facts);
+        return empty::no_pods(draft, facts);
     }
+    empty::forget_good(&mut draft.status);
     if draft.status.previous_revision.is_none() && facts.pods().next().is_some() {
         draft.status.previous_revision = Some(memory::last_good_from_pods(facts).to_owned());
     }
@@ -274,17 +276,6 @@ fn announce_slipped(draft: &mut Draft, facts: &Facts) {
         );
         draft.warn(Reason::PodsSlipped, &note);
     }
-}
-
-/// A set without replicas has nothing to roll and nothing to check.
-fn no_pods<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
-    memory::settle_unchecked(&mut draft.status, facts.wanted);
-    draft.status.previous_revision = None;
-    if facts.has_flipped() && facts.partition() != Partition(0) {
-        draft.set_partition(facts.set, facts.wanted, Partition(0));
-    }
-    let message = format!("StatefulSet {} has no replicas; nothing was rolled and nothing was checked", facts.set.name);
-    draft.finish(facts, &Stand::new(Motion::Rest, Phase::Idle, Reason::NoPods, message))
 }
 
 /// Every pod carries the wanted revision.

@@ -234,8 +234,11 @@ impl Obstacle<'_> {
     }
 }
 
-/// Why the controller cannot make a pod, if it said so.
+/// Why the controller cannot make a pod, if that is known.
 fn describe_missing(facts: &Facts, pod: &str) -> String {
+    if let Some(stray) = facts.set.in_the_way.as_ref().filter(|stray| stray.name == pod) {
+        return format!("StatefulSet {} cannot make a pod: {}", facts.set.name, stray.words);
+    }
     let refused = facts.set.refused_pods.iter().find(|refused| refused.name == pod);
     let told = refused.and_then(|refused| describe_refused(refused, facts.set.changed));
     told.unwrap_or_else(|| format!("{pod} does not exist yet"))

@@ -74,6 +74,8 @@ pub(crate) fn hold_while_stalled(draft: &mut Draft, facts: &Facts, stand: &Stand
     let allowed = is_rejected(draft, facts) && facts.being_replaced().is_some();
     let on_its_way = allowed || facts.in_flight().is_some();
     let may_hold = !facts.has_flipped() && !on_its_way && !memory::is_settled(&draft.status);
+    // One that came over zero replicas: all new pods start on it, and the hold is for the template that comes next.
+    let may_hold = may_hold || (is_rejected(draft, facts) && facts.has_flipped() && facts.off().next().is_none());
     if stand.motion == Motion::Stalled && may_hold && facts.partition() != Partition::HOLD && !draft.has_actions() {
         draft.set_partition(facts.set, facts.wanted, Partition::HOLD);
     }
@@ -138,6 +140,10 @@ pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
     draft.status.rejected_revisions.retain(|revision| revision != facts.wanted);
     if rejected || draft.status.current.as_ref().is_some_and(|current| current.failed) {
         draft.status.current = None;
+        if memory::is_settled(&draft.status) {
+            // No rollout brought the pods to it (zero replicas did): its checks are made now.
+            memory::begin(&mut draft.status, facts.wanted, draft.now);
+        }
         draft.status.last_progress_time = Some(draft.now);
         draft.normal(
             Reason::RolloutStarted,
@@ -207,17 +213,25 @@ fn rejected_stand(draft: &Draft, facts: &Facts) -> Stand {
     } else {
         (Phase::Held, format!("{} of {} pods carry it", facts.count_wanted(), facts.replicas()))
     };
-    let message = format!(
-        "{} was rejected and is held; {pods}; change the template, or set {} on the {} to try it again",
-        facts.wanted,
-        retry_words(draft),
-        draft.observed.rollout.keeper
-    );
+    let keeper = draft.observed.rollout.keeper;
+    let retry = retry_words(draft);
+    let wanted = facts.wanted;
+    let message = if facts.has_flipped() {
+        let back = if last_good == wanted { String::new() } else { format!(" back to {last_good} or") };
+        format!(
+            "{wanted} was rejected and nothing can hold it, it is the current revision of the StatefulSet; {pods}; change the template{back} \
+             to a mended one, or set {retry} on the {keeper} to have it checked again"
+        )
+    } else {
+        format!(
+            "{wanted} was rejected and is held; {pods}; change the template, or set {retry} on the {keeper} to try it again"
+        )
+    };
     Stand::new(Motion::Stalled, phase, Reason::RevisionRejected, message)
 }
 
 fn is_rejected(draft: &Draft, facts: &Facts) -> bool {
-    draft.status.rejected_revisions.iter().any(|revision| revision == facts.wanted)
+    memory::is_rejected(&draft.status, facts.wanted)
 }
 
 /// True while pods go back.
@@ -263,13 +277,15 @@ pub(crate) fn roll_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
     }
     // A pod that is gone takes the reason with it: the failure stands in the status before the first one is deleted, or an operator
     // that comes after a crash would roll it out again.
+    let mut message = format!("{} pods of {} go back to {last_good}", rolled.len(), facts.wanted);
     if begun.is_none() {
         draft.wake_now();
     } else if let Some(pod) = next_back(facts, &rolled) {
         draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
         draft.normal(Reason::PodDeleted, &format!("{} is deleted and comes back at {last_good}", pod.name));
+    } else if let Some(obstacle) = facts.obstacle(&[]) {
+        message = format!("{message}; waiting: {}", obstacle.describe(facts));
     }
-    let message = format!("{} pods of {} go back to {last_good}", rolled.len(), facts.wanted);
     draft.finish(facts, &moving(message))
 }
 

@@ -115,9 +115,14 @@ pub(crate) fn has_passed(status: &PhasedRolloutStatus, revision: &str, index: i3
     status.passed.iter().any(|passed| passed.revision == revision && index >= passed.index)
 }
 
+/// True if the revision is on the list of rejected ones.
+pub(crate) fn is_rejected(status: &PhasedRolloutStatus, revision: &str) -> bool {
+    status.rejected_revisions.iter().any(|rejected| rejected == revision)
+}
+
 /// Puts a revision on the list of rejected ones.
 pub(crate) fn reject(status: &mut PhasedRolloutStatus, revision: &str) {
-    if status.rejected_revisions.iter().any(|rejected| rejected == revision) {
+    if is_rejected(status, revision) {
         return;
     }
     status.rejected_revisions.push(revision.to_owned());

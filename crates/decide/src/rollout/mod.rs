@@ -1,9 +1,10 @@
 //! The rollout engine: a chain of rooms, each of which either knows what comes next or hands over.
 //!
 //! `lifecycle` (finalizer, claim, release) → `engine` (hold, new revision, rest) → `repair` (pods of failed revisions) → `gate`
-//! (checks) → `step` (one more pod). `facts` reads the pods, `memory` keeps what must survive a restart, `report` tells people.
+//! (checks) → `step` (one more pod); `empty` where there are no pods. `facts` reads the pods, `memory` keeps what must survive a restart, `report` tells people.
 
 mod draft;
+mod empty;
 mod engine;
 mod facts;
 mod failure;

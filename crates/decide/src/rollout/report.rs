@@ -232,7 +232,8 @@ impl Conditions<'_> {
 
     fn rolled_out(&self) -> New {
         let Stand { reason, message, motion, .. } = self.stand;
-        let known = *motion != Motion::Refused && *reason != Reason::AwaitingController;
+        let known =
+            *motion != Motion::Refused && !matches!(reason, Reason::AwaitingController | Reason::RevisionRejected);
         let latched = super::memory::is_settled(self.status) && known;
         if !latched {
             return (false, *reason, message.clone());

@@ -178,8 +178,8 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
 /// A StatefulSet that has rejected the version has no pods any more by which the engine would know.
 fn rejected_elsewhere(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<Stand> {
     let takes_part = |name: &str| zones.iter().any(|child| child.name == name);
-    let others = draft.status.rollouts.keys().filter(|name| !takes_part(name));
-    let why = others.filter_map(|name| rejection(draft, name, target)).next()?;
+    let mut others = draft.status.rollouts.keys().filter(|name| !takes_part(name));
+    let why = others.find_map(|name| rejection(draft, name, target))?;
     let message = format!(
         "version {target} was rejected and is held: {why}; change spec.template, or set the annotation {} to a new value to try it again",
         names::RETRY_VERSION
@@ -282,8 +282,8 @@ fn turn(draft: &Draft, child: &ChildView, current: i32, target: i32) -> u8 {
 fn has_failed(child: &ChildView, rollout: &PhasedRolloutStatus) -> bool {
     let wanted = child.set.as_ref().and_then(|set| set.update_revision.as_ref());
     let is_about_it = rollout.target_revision.as_ref() == wanted;
-    is_about_it && matches!(rollout.phase, Phase::Failed | Phase::RollingBack | Phase::RolledBack)
-        || rejected(rollout) && is_about_it
+    let has_failed = || matches!(rollout.phase, Phase::Failed | Phase::RollingBack | Phase::RolledBack);
+    is_about_it && (rejected(rollout) || has_failed())
 }
 
 fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {

@@ -53,6 +53,7 @@ fn rolling() -> Observed {
         partition_manager: None,
         changed: None,
         refused_pods: Vec::new(),
+        in_the_way: None,
     }));
     observed.pods = (0..3).map(pod).collect();
     (observed.rivals, observed.former_targets, observed.config) = (Vec::new(), Vec::new(), Vec::new());

@@ -130,6 +130,7 @@ prop_compose! {
             partition_manager: manager,
             changed: None,
             refused_pods: Vec::new(),
+            in_the_way: None,
         }
     }
 }

@@ -105,6 +105,31 @@ async fn a_pod_that_a_quota_keeps_out_counts_as_unavailable() {
     scene.end().await;
 }
 
+/// The set lets go of it, its name stays taken, and no other can be made.
+#[tokio::test]
+async fn a_pod_that_is_not_selected_any_more_is_named_with_the_cure() {
+    let scene = Scene::at_rest("label", 3, &Scene::gate().await).await;
+    let born = scene.world().uids();
+    let looks = |scene: &Scene| {
+        let mut requests = scene.requests();
+        requests.retain(|entry| entry.uri.contains("metadata.name"));
+        requests.len()
+    };
+    assert_eq!(looks(&scene), 0, "nobody is asked while no pod is missing");
+    scene.kubectl_ok(&["label", "pod", "web-1", "--overwrite", "app=other"], "").await;
+    let cure = "StatefulSet web cannot make a pod: pod web-1 is in the way, it does not carry app=web and so StatefulSet web has let go of it: \
+                put it back with `kubectl label pod web-1 --overwrite app=web`, or delete the pod";
+    scene.until("told at rest", |world| world.status().message.contains(cure)).await;
+    scene.release("app:2").await;
+    let told = scene.until("the rollout says it too", |world| world.is_held() && world.status().message.contains(cure));
+    assert_eq!(told.await.uids()["web-2"], born["web-2"], "it waits");
+    assert!(looks(&scene) > 0, "and then somebody is");
+    scene.kubectl_ok(&["label", "pod", "web-1", "--overwrite", "app=web"], "").await;
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    moves::assert_gated(&scene.tape.entries(), "app:1", 2);
+    scene.end().await;
+}
+
 #[tokio::test]
 async fn equal_revisions_in_the_status_of_the_set_do_not_count_while_pods_differ() {
     let scene = Scene::at_rest("equal", 3, &Scene::gate().await).await;

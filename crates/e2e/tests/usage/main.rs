@@ -7,3 +7,4 @@ mod input;
 mod leaving;
 mod lifecycle;
 mod looks;
+mod zero;

@@ -1,7 +1,8 @@
 //! Checks that fail, that cannot be made, and what each onFailure does about it.
 
 use sts_plus_api::{OnFailure, Phase, names};
-use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_decide::{Observed, Stray, Target, decide};
+use sts_plus_model::world::{ROLLOUT, SET, stamp};
 use sts_plus_model::{Deed, Ended, Metric, Release, Who};
 
 use crate::story::*;
@@ -68,6 +69,23 @@ fn rollback_of_two_pods() {
     template(&mut world, 2);
     settle(&mut world);
     insta::assert_snapshot!(world.tale.story());
+}
+
+/// A Ready pod goes back only while all others are available. Whoever waits is told for which.
+#[test]
+fn a_rollback_that_waits_names_the_pod_it_waits_for() {
+    everywhere(failing_at(1), |world| {
+        let mut world = on_failure(world, OnFailure::Rollback);
+        template(&mut world, 2);
+        until_phase(&mut world, Phase::RollingBack);
+        world.break_pod(SET, 0);
+        until(&mut world, |world| {
+            status(world).message.contains("pods of web-r2 go back to web-r1; waiting: web-0 is not Ready")
+        });
+        world.heal_pod(SET, 0);
+        until_phase(&mut world, Phase::RolledBack);
+        settle(&mut world);
+    });
 }
 
 /// L079: a crash-looping pod counts as maxTries used up after maxTries times periodSeconds.
@@ -395,4 +413,23 @@ fn a_rejected_revision_written_again_is_held_and_not_rolled_back() {
         assert!(status(&world).message.contains("0 of 3 pods carry it"), "{}", status(&world).message);
         still(&mut world);
     });
+}
+
+/// The controller cannot make a pod whose name is taken by one that it does not select.
+#[test]
+fn a_pod_that_is_in_the_way_is_told_with_what_helps() {
+    let mut world = world(GOOD);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    let mut observed = world.observe(ROLLOUT).unwrap();
+    observed.pods.retain(|pod| pod.name != "web-1");
+    let Target::Found(set) = &mut observed.target else { panic!("it is there") };
+    let words = "pod web-1 is in the way: delete it";
+    set.in_the_way = Some(Stray { name: "web-1".into(), words: words.into() });
+    let told = decide(&observed, stamp(world.now)).status.message;
+    assert!(told.contains(&format!("StatefulSet web cannot make a pod: {words}")), "{told}");
+    // About a pod that is there it says nothing any more.
+    let told =
+        decide(&Observed { pods: world.observe(ROLLOUT).unwrap().pods, ..observed }, stamp(world.now)).status.message;
+    assert!(!told.contains("in the way"), "{told}");
 }

@@ -1,8 +1,9 @@
 //! Scaling in every phase (§4.7), and sets without pods.
 
-use sts_plus_api::Phase;
-use sts_plus_model::world::{ROLLOUT, SET};
-use sts_plus_model::{Metric, Release, Stop};
+use sts_plus_api::{OnFailure, Phase, names};
+use sts_plus_decide::{Keeper, decide};
+use sts_plus_model::world::{ROLLOUT, SET, stamp};
+use sts_plus_model::{Deed, Metric, Release, Stop, World};
 
 use crate::story::*;
 
@@ -116,6 +117,129 @@ fn to_zero_and_back_in_mid_rollout() {
     assert_eq!(status(&world).verified_revision, None);
     at_rest_on(&mut world, 2);
     insta::assert_snapshot!(world.tale.story());
+}
+
+fn warnings_of_no_pods(world: &World) -> Vec<String> {
+    let note = |deed: &Deed| match deed {
+        Deed::Event("PR", reason, note) if reason == "NoPods" => Some(note.clone()),
+        _ => None,
+    };
+    world.tale.deeds().filter_map(note).collect()
+}
+
+/// Rolled back, and then scaled to 0.
+fn rejected_and_scaled_to_zero(world: World) -> World {
+    let mut world = with(world, |spec| {
+        spec.check.on_failure = OnFailure::Rollback;
+        spec.check.preflight = false;
+    });
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::RolledBack);
+    world.scale(SET, 0);
+    settle(&mut world);
+    world
+}
+
+/// Without pods Kubernetes makes the rejected template the current one. The operator cannot keep it from that, and says it once.
+#[test]
+fn without_pods_it_is_told_that_a_scale_up_starts_what_was_rejected() {
+    let bad = Release { metric: Metric::FailAt(1), ..GOOD };
+    everywhere(bad, |start| {
+        let mut world = rejected_and_scaled_to_zero(start);
+        let message = "StatefulSet web has no pods left: Kubernetes starts all pods on web-r2, which was rejected, when it is scaled up; put \
+                       the template of web-r1 back before that";
+        assert_eq!(status(&world).message, message);
+        assert_eq!(warnings_of_no_pods(&world), [message]);
+        assert_eq!(reason(&world), "NoPods");
+        still(&mut world);
+        // Done as it says.
+        template(&mut world, 1);
+        settle(&mut world);
+        assert!(status(&world).message.contains("nothing was checked"), "{}", status(&world).message);
+        world.scale(SET, 3);
+        settle(&mut world);
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:1");
+        at_rest_on(&mut world, 1);
+    });
+}
+
+/// The same engine rolls in place, where the operator writes the template itself.
+#[test]
+fn in_place_a_set_without_pods_is_no_danger() {
+    let world = rejected_and_scaled_to_zero(world(Release { metric: Metric::FailAt(1), ..GOOD }));
+    let mut observed = world.observe(ROLLOUT).unwrap();
+    observed.rollout.keeper = Keeper::ExtendedStatefulSet;
+    let plan = decide(&observed, stamp(world.now));
+    assert_eq!(plan.events, []);
+    assert!(plan.status.message.contains("has no replicas; nothing was rolled"), "{}", plan.status.message);
+}
+
+/// What was not rejected and has not passed is told as that; what comes after it as well.
+#[test]
+fn without_pods_it_is_told_that_a_scale_up_starts_what_was_not_checked() {
+    let mut world = world(GOOD);
+    world.scale(SET, 0);
+    settle(&mut world);
+    assert_eq!(warnings_of_no_pods(&world), [""; 0], "what runs is what runs again");
+    for pending in [2, 3] {
+        template(&mut world, pending);
+        settle(&mut world);
+        let told = format!("starts all pods on web-r{pending}, which has not passed its checks, when");
+        assert!(status(&world).message.contains(&told), "{}", status(&world).message);
+    }
+    assert_eq!(warnings_of_no_pods(&world).len(), 2);
+    template(&mut world, 1);
+    settle(&mut world);
+    assert_eq!(warnings_of_no_pods(&world).len(), 2);
+    template(&mut world, 2);
+    settle(&mut world);
+    world.scale(SET, 3);
+    settle(&mut world);
+    // What came over zero is the last good revision, and nobody claims to have checked it.
+    at_rest_on(&mut world, 2);
+    assert_eq!(status(&world).previous_revision.as_deref(), Some("web-r2"));
+    assert_eq!(status(&world).verified_revision, None);
+}
+
+/// A rejected revision that all pods carry: it is told as that, held for the next template, and neither fix nor revert waits for its checks.
+#[test]
+fn scaled_up_on_a_rejected_revision_and_out_of_it_again() {
+    let bad = Release { metric: Metric::FailAt(1), ..GOOD };
+    everywhere(bad, |start| {
+        for next in [1, 3] {
+            let mut world = rejected_and_scaled_to_zero(start.clone());
+            world.scale(SET, 3);
+            settle(&mut world);
+            assert_eq!(set(&world).layout(), "0:2 1:2 2:2");
+            let message = &status(&world).message;
+            assert!(message.contains("web-r2 was rejected and nothing can hold it"), "{message}");
+            assert!(
+                message.contains("3 of 3 pods carry it; change the template back to web-r1 or to a mended one"),
+                "{message}"
+            );
+            assert_eq!((phase(&world), reason(&world).as_str()), (Phase::Held, "RevisionRejected"));
+            assert!(condition(&world, "Stalled") && !condition(&world, "RolledOut"));
+            assert_eq!(set(&world).partition, Some(HOLD), "for the template that comes next");
+            still(&mut world);
+            template(&mut world, next);
+            completed(&mut world, next);
+        }
+    });
+}
+
+/// The retry makes the checks that were not made.
+#[test]
+fn scaled_up_on_a_rejected_revision_and_tried_again() {
+    let mut world = rejected_and_scaled_to_zero(world(Release { metric: Metric::FailAt(1), ..GOOD }));
+    world.scale(SET, 3);
+    settle(&mut world);
+    world.releases.insert(2, BAD_METRIC);
+    world.annotate(ROLLOUT, names::RETRY, "1");
+    until_phase(&mut world, Phase::Failed);
+    assert_eq!(reason(&world), "ChecksFailed");
+    world.releases.insert(2, GOOD);
+    completed(&mut world, 2);
+    assert_eq!(status(&world).verified_revision.as_deref(), Some("web-r2"));
 }
 
 #[test]

@@ -2,5 +2,6 @@
 
 pub mod extended_stateful_set;
 mod frame;
+mod in_the_way;
 pub mod phased_rollout;
 mod roll;

@@ -216,6 +216,7 @@ impl SetObject {
             partition_manager: self.partition_manager.clone(),
             changed: self.changed,
             refused_pods: Vec::new(),
+            in_the_way: None,
         }
     }
 }

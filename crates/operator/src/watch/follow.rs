@@ -7,7 +7,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::errors::{Class, class_of, is_not_found, told};
+use crate::errors::{Class, class_of, is_not_found, told, told_status};
 use crate::pace::Pace;
 
 /// What a stream tells the rest of the operator.
@@ -92,7 +92,7 @@ fn text_of(error: &watcher::Error) -> String {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => told(error),
-        watcher::Error::WatchError(status) => format!("{} ({} {})", status.message, status.code, status.reason),
+        watcher::Error::WatchError(status) => told_status(status),
         watcher::Error::NoResourceVersion => error.to_string(),
     }
 }

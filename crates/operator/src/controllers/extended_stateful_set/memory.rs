@@ -4,10 +4,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use super::labels::Strays;
 use super::services::Services;
 use super::templates::Kept;
 use super::trial::Trial;
+use crate::controllers::in_the_way::Strays;
 
 /// What was found out, by UID.
 #[derive(Debug, Default)]

@@ -15,6 +15,7 @@ use super::render::{self, Child};
 use super::services::Services;
 use super::{Context, labels, leave, templates, trial};
 use crate::client::deadline;
+use crate::controllers::in_the_way::{self, Strays};
 use crate::controllers::phased_rollout::attempt;
 use crate::errors::Error;
 use crate::hold::serves_mutating_policies;
@@ -131,9 +132,9 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         services: Services::read(&owner, context).await?,
         kept: templates::list(&owner, context).await?,
         strays: if is_leaving {
-            labels::Strays::new()
+            Strays::new()
         } else {
-            labels::strays(&namespace, &sets, &pods.items, context).await?
+            in_the_way::strays(&context.client, &sets, &pods.items).await?
         },
         empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
         serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,

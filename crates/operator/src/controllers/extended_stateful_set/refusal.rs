@@ -12,14 +12,31 @@ use crate::errors::{Error, cut, told};
 const BYTES: usize = 700;
 
 /// Why the API server does not take `body` for the StatefulSet `name`, in words for people.
-pub(super) async fn words(name: &str, body: &Value, refused: &kube::Error, scene: &Scene, context: &Context) -> String {
+///
+/// # Errors
+///
+/// What field it is could not be found out now. That is no word about the template: it is to be tried again.
+pub(super) async fn words(
+    name: &str,
+    body: &Value,
+    refused: &kube::Error,
+    scene: &Scene,
+    context: &Context,
+) -> Result<String, Error> {
     let child = scene.observed.children.iter().find(|child| child.name == name);
-    let Some(child) = child.filter(|_| is_for_life(refused)) else { return cut(&told(refused), BYTES).to_owned() };
-    match trial::changed(child, body, scene, context).await {
-        Ok(fields) => sentence(name, &fields.into_iter().filter(|field| *field != "template").collect::<Vec<_>>()),
+    match child.filter(|_| is_for_life(refused)) {
+        Some(child) => in_words(name, trial::changed(child, body, scene, context).await),
+        None => Ok(cut(&told(refused), BYTES).to_owned()),
+    }
+}
+
+/// What the trial has found out.
+fn in_words(name: &str, changed: Result<Vec<&'static str>, Error>) -> Result<String, Error> {
+    match changed {
+        Ok(fields) => Ok(sentence(name, &fields.into_iter().filter(|field| *field != "template").collect::<Vec<_>>())),
         // The template has another fault as well, which is to be mended first.
-        Err(Error::Api { source, .. }) => cut(&told(&source), BYTES).to_owned(),
-        Err(_) => sentence(name, &[]),
+        Err(Error::Api { source, .. }) if trial::is_refused(&source) => Ok(cut(&told(&source), BYTES).to_owned()),
+        Err(error) => Err(error),
     }
 }
 
@@ -69,7 +86,30 @@ fn sentence(name: &str, fields: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use kube::core::Status;
+
     use super::*;
+
+    /// What was found out is kept until the next change; what was not is no sentence that could be.
+    #[test]
+    fn only_an_answer_about_the_template_is_a_sentence() {
+        let answer = |code| {
+            let status = Status::failure("spec.template: what it is", "").with_code(code);
+            in_words("db", Err(Error::api("trying StatefulSet db", kube::Error::Api(status.boxed()))))
+        };
+        assert!(answer(422).unwrap().contains("spec.template: what it is"));
+        assert!(answer(400).is_ok());
+        for code in [409, 429, 500, 503] {
+            assert!(answer(code).is_err(), "{code}");
+        }
+        let (call, after) = ("trying StatefulSet db".to_owned(), Duration::from_secs(1));
+        assert!(in_words("db", Err(Error::Deadline { call, after })).is_err());
+        assert!(
+            in_words("db", Ok(vec!["serviceName", "template"])).unwrap().starts_with("spec.template.spec.serviceName ")
+        );
+    }
 
     #[test]
     fn the_sentence_names_the_field_and_a_cure_that_works_for_it() {

@@ -158,7 +158,7 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
     match try_body(&sets(scene, context), &name, &body).await {
         Ok(_) => Ok(None),
         Err(Error::Api { source, .. }) if is_refused(&source) => {
-            Ok(Some(refusal::words(&name, &body, &source, scene, context).await))
+            refusal::words(&name, &body, &source, scene, context).await.map(Some)
         }
         Err(error) => Err(error),
     }
@@ -175,7 +175,7 @@ async fn try_body(sets: &Api<DynamicObject>, name: &str, body: &Value) -> Result
 }
 
 /// The API server has looked at it and does not want it. A field that it does not know is told with status 500.
-fn is_refused(error: &kube::Error) -> bool {
+pub(super) fn is_refused(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => {
             matches!(status.code, 400 | 403 | 422) || status.message.contains("failed to create typed patch object")

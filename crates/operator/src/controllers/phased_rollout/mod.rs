@@ -65,8 +65,11 @@ pub struct Context {
     pub secrets: secrets::Look,
     /// What went wrong lately.
     pub failures: Arc<Failures>,
+    /// Pods in the way.
+    pub strays: Strays,
 }
 
+pub use super::in_the_way::Known as Strays;
 pub use attempt::{Prober, prober};
 
 impl Context {
@@ -75,6 +78,7 @@ impl Context {
         self.secrets.forget(uid);
         self.written.forget(uid);
         self.failures.clear(uid);
+        self.strays.put(uid, None);
     }
 }
 

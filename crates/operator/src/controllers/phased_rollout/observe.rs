@@ -12,6 +12,7 @@ use sts_plus_decide::{CheckRequest, ConfigProblem, Observed, Rival, SetView, Tar
 
 use super::{Context, attempt};
 use crate::client::deadline;
+use crate::controllers::in_the_way;
 use crate::errors::Error;
 use crate::tries::Asked;
 use crate::views::{PodObject, SetObject, rollout_view};
@@ -116,6 +117,10 @@ pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<O
         Some(set) => list_pods(context, &namespace, set).await?,
         None => Vec::new(),
     };
+    let is_leaving = rollout.metadata.deletion_timestamp.is_some();
+    let looked_at = if is_leaving { &[] } else { target.as_slice() };
+    let strays = in_the_way::strays(&context.client, looked_at, &pods).await?;
+    context.strays.put(&rollout.uid().unwrap_or_default(), strays.into_values().next());
     Ok(Some(scene(rollout, target, former, pods.iter(), context)))
 }
 
@@ -170,7 +175,7 @@ fn scene<'a>(
     let observed = Observed {
         rollout: rollout_view(&rollout),
         rivals: context.caches.rivals_of(&rollout).iter().map(|other| rival(other)).collect(),
-        target: target.as_ref().map_or(Target::Missing, |set| Target::Found(Box::new(seen(set, context)))),
+        target: target.as_ref().map_or(Target::Missing, |set| Target::Found(Box::new(seen(set, &rollout, context)))),
         former_targets: former.iter().map(SetObject::view).collect(),
         pods: pods.filter_map(PodObject::view).collect(),
         config: config(&rollout, context),
@@ -181,9 +186,10 @@ fn scene<'a>(
     Scene { observed, rollout, sets, hold_again }
 }
 
-/// The target, with what its controller says about pods that it cannot make.
-fn seen(set: &SetObject, context: &Context) -> SetView {
-    SetView { refused_pods: context.caches.refusals_of(set.namespace(), set.uid()), ..set.view() }
+/// The target, with what its controller says about pods that it cannot make, and what was found in its way.
+fn seen(set: &SetObject, rollout: &PhasedRollout, context: &Context) -> SetView {
+    let refused_pods = context.caches.refusals_of(set.namespace(), set.uid());
+    SetView { refused_pods, in_the_way: context.strays.get(&rollout.uid().unwrap_or_default()), ..set.view() }
 }
 
 fn rival(other: &PhasedRollout) -> Rival {

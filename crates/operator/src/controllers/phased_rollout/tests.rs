@@ -178,6 +178,7 @@ impl Rig {
             prober: Arc::new(prober(sts_plus_gates::AddressPolicy { allow_loopback: true }.into())),
             secrets: super::secrets::Look::default(),
             failures: Arc::default(),
+            strays: super::Strays::default(),
             guard: Arc::new(crate::leader::Guard::always()),
             metrics: Arc::default(),
             pulse: Arc::default(),
