@@ -107,13 +107,20 @@ fn write_template(draft: &mut Draft, world: &World, current: i32, target: i32) {
             Some(child) => keep::keep(draft, child, count, now),
             // Somebody else has deleted it, or the zone is a new one: its pods come as the version in charge, and go to the next one as the
             // others do.
-            None if templates::is_known(draft, world, current) => keep::make(draft, world, current, zone, count),
+            None if !is_anew(draft, world, current, zone) && templates::is_known(draft, world, current) => {
+                keep::make(draft, world, current, zone, count);
+            }
             None if is_written && (target == current || draft.observed.children.is_empty()) => {
                 keep::make(draft, world, target, zone, count);
             }
             None => {}
         }
     }
+}
+
+/// Nothing is there, and nothing was when the version on its way began: a person made room for what no StatefulSet takes in its life.
+fn is_anew(draft: &Draft, world: &World, current: i32, zone: Option<&str>) -> bool {
+    draft.observed.children.is_empty() && !keep::was_there(draft, &world.name_of(current, zone))
 }
 
 /// A zone that was dropped while it moved is nobody's turn any more: nothing of it moves beside another one.

@@ -8,6 +8,7 @@ mod in_place;
 mod in_place_adversity;
 mod in_place_fixed;
 mod in_place_scaled;
+mod in_place_zero;
 mod input;
 mod labels;
 mod leaving;
