@@ -73,7 +73,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Existing pods that carry another revision than the wanted one.
-    pub(crate) fn off(&self) -> impl DoubleEndedIterator<Item = (PodIndex, &'a PodView)> {
+    pub(crate) fn off(&self) -> impl DoubleEndedIterator<Item = (PodIndex, &'a PodView)> + Clone {
         self.pods().filter(|(_, pod)| !self.is_wanted(pod))
     }
 

@@ -205,7 +205,7 @@ impl<'f, 'a> Repair<'f, 'a> {
     fn step(&self, draft: &mut Draft, lowest: PodIndex) -> Stand {
         let in_flight = self.facts.off().map(|(index, _)| index).find(|index| self.facts.partition().opens(*index));
         let next = self.facts.off().map(|(index, _)| index).rfind(|index| *index >= lowest);
-        if let Some(pod) = in_flight.and_then(|index| self.pod(index)).filter(|pod| self.is_left_standing(pod)) {
+        if let Some(pod) = in_flight.and_then(|index| self.pod(index)).filter(|pod| self.is_left(pod)) {
             return self.delete(draft, pod);
         }
         let (Some(next), None) = (next, in_flight) else { return self.wait(draft) };
@@ -218,11 +218,9 @@ impl<'f, 'a> Repair<'f, 'a> {
         repairing(format!("partition {}: {} is replaced without checks", next.0, self.facts.pod_name(next)))
     }
 
-    /// An opened pod that the controller does not replace: a broken one with 1.35.0–1.35.3, and a healthy one while another pod uses
-    /// up maxUnavailable from 1.35 on (native-statefulset B9).
-    fn is_left_standing(&self, pod: &PodView) -> bool {
-        let all = self.facts.obstacle(&[]).is_some() && self.facts.obstacle(&self.waived).is_none();
-        self.facts.is_broken(pod) || (self.facts.set.parallel && is_ready(pod) && all)
+    /// An opened pod that the controller does not replace: a broken one with 1.35.0–1.35.3, and one that is left standing.
+    fn is_left(&self, pod: &PodView) -> bool {
+        self.facts.is_broken(pod) || is_left_standing(self.facts, pod, &self.waived)
     }
 
     fn open(&self, draft: &mut Draft, partition: Partition) {
@@ -270,13 +268,28 @@ fn repairing(message: String) -> Stand {
     Stand::new(Motion::Moving, Phase::Rolling, Reason::Repairing, message)
 }
 
-/// In a normal step: the pod that was opened is stuck on its old revision, which `OrderedReady` never replaces (§6).
+/// A healthy pod that was opened, and that the controller does not replace while another one, which is not waited for, uses up maxUnavailable:
+/// Parallel, from 1.35 on (native-statefulset B9).
+fn is_left_standing(facts: &Facts, pod: &PodView, waived: &[PodIndex]) -> bool {
+    facts.set.parallel && is_ready(pod) && facts.obstacle(&[]).is_some() && facts.obstacle(waived).is_none()
+}
+
+/// In a normal step: the pod that was opened is stuck on its old revision, which `OrderedReady` never replaces (§6), or it is left standing.
 pub(crate) fn unstick(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
     let exempt = exempt(draft, facts);
+    let mut opened = facts.off().filter(|(index, _)| facts.partition().opens(*index));
     let is_in_the_way = |(index, pod): &(PodIndex, &PodView)| facts::is_stuck(pod) || exempt.contains(index);
-    let opened = |entry: &(PodIndex, &PodView)| facts.partition().opens(entry.0) && is_in_the_way(entry);
-    let (_, pod) = facts.off().find(opened)?;
-    Some(delete_stuck(draft, facts, pod))
+    if let Some((_, pod)) = opened.clone().find(is_in_the_way) {
+        return Some(delete_stuck(draft, facts, pod));
+    }
+    let (_, pod) = opened.find(|(_, pod)| is_left_standing(facts, pod, &exempt))?;
+    let name = &pod.name;
+    draft.act(Action::DeletePod { name: name.clone(), uid: pod.uid.clone() });
+    let note =
+        format!("{name} is rolled by its deletion: the StatefulSet controller leaves it while another pod is broken");
+    draft.normal(Reason::PodDeleted, &note);
+    let message = format!("{name} is being rolled to {}", facts.wanted);
+    Some(Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message))
 }
 
 /// Deletes a pod so that it is made anew, if that is allowed.

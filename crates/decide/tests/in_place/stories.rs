@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sts_plus_api::{Reason, VersionPhase};
-use sts_plus_model::{Health, Metric};
+use sts_plus_model::{Health, Loop, Metric};
 
 use crate::users::check;
 use crate::world::World;
@@ -110,16 +110,16 @@ fn upgrade_beside_a_broken_pod(world: &mut World) {
 
 #[test]
 fn a_broken_pod_holds_an_upgrade_unless_it_may_be_passed() {
-    for parallel in [false, true] {
-        for passes in [false, true] {
+    for native in [Loop::GateOff, Loop::Gate135, Loop::Gate137] {
+        for (parallel, passes) in [(false, false), (false, true), (true, false), (true, true)] {
             let mut world = World::new(&json!({ "updateNotReady": passes }));
-            world.parallel = parallel;
+            (world.parallel, world.native.native) = (parallel, native);
             world.settle();
             upgrade_beside_a_broken_pod(&mut world);
             // With OrderedReady the StatefulSet controller itself rolls nothing beside a broken pod.
             let moves = parallel && passes;
             let expected = if moves { "h2 h2 h2" } else { "h1 h1! h1" };
-            assert_eq!(world.layout("web"), expected, "{parallel} {passes} {world:?}");
+            assert_eq!(world.layout("web"), expected, "{native:?} {parallel} {passes} {world:?}");
             assert!(moves || world.status.message.contains("web-1"), "{world:?}");
         }
     }

@@ -6,7 +6,7 @@ use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 use serde_json::json;
 use sts_plus_api::VersionPhase;
-use sts_plus_model::Metric;
+use sts_plus_model::{Loop, Metric};
 
 use crate::users::check;
 use crate::world::World;
@@ -118,8 +118,9 @@ impl World {
 fn world() -> impl Strategy<Value = World> {
     let failure = select(vec!["Hold", "Pause", "Rollback", "Proceed"]);
     let strategy = (any::<bool>(), any::<bool>(), any::<bool>(), failure);
-    (strategy, 0..5_i32, 0..ZONES.len(), any::<bool>()).prop_map(
-        |((not_ready, is_checked, has_preflight, failure), replicas, zones, parallel)| {
+    let native = select(vec![Loop::GateOff, Loop::Gate135, Loop::Gate137]);
+    (strategy, 0..5_i32, 0..ZONES.len(), any::<bool>(), native).prop_map(
+        |((not_ready, is_checked, has_preflight, failure), replicas, zones, parallel, native)| {
             let mut strategy = json!({ "updateNotReady": not_ready, "canaryWatchSeconds": 60 });
             if is_checked {
                 strategy["check"] = check();
@@ -127,7 +128,7 @@ fn world() -> impl Strategy<Value = World> {
                 strategy["check"]["onFailure"] = json!(failure);
             }
             let mut world = World::new(&strategy);
-            world.parallel = parallel;
+            (world.parallel, world.native.native) = (parallel, native);
             world.scale(replicas);
             world.zones(ZONES[zones]);
             world.bad("h3", true);
