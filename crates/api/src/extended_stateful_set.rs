@@ -85,7 +85,9 @@ pub struct ExtendedStatefulSetSpec {
 }
 
 impl ExtendedStatefulSetSpec {
-    fn default_zone_node_label() -> String {
+    /// The label of nodes that says their zone, unless another one is written.
+    #[must_use]
+    pub fn default_zone_node_label() -> String {
         "topology.kubernetes.io/zone".to_owned()
     }
 

@@ -119,3 +119,24 @@ async fn what_one_zone_rejected_is_rolled_in_no_other_whatever_becomes_of_the_li
     story.until("version 3 alone", is_whole).await;
     story.end().await;
 }
+
+/// The label by which pods find their zone is in the pods: another one is another version, and the way back is one too.
+#[tokio::test]
+async fn a_label_that_no_node_has_costs_one_pod_and_is_taken_back() {
+    let story = Story::new("zone-label").await;
+    label_nodes(&story, &["z1"]).await;
+    let label = format!("example.com/zone-{}", story.scene.namespace);
+    let db = objects::with(checked(&json!({ "preflight": false })).await, "/spec/az", json!(["z1"]));
+    story.scene.create(&objects::with(db, "/spec/zoneNodeLabel", json!(label))).await;
+    let before = story.until("version 1 is there", |view| view.is_only(1)).await;
+    story.change(&json!({ "spec": { "zoneNodeLabel": "example.com/none" } })).await;
+    let is_tried = |view: &View| carried(view).get("db-z1-2").is_some_and(|at| at == "2");
+    let tried = story.until("one pod is tried", |view| is_tried(view) && view.is_told()).await;
+    assert_eq!(ever_at_two(&story).len(), 1);
+    assert_eq!((tried.uids("db-z1-0"), tried.uids("db-z1-1")), (before.uids("db-z1-0"), before.uids("db-z1-1")));
+    assert!(tried.message("ZoneUnschedulable").contains("example.com/none"), "{}", tried.message("ZoneUnschedulable"));
+    story.change(&json!({ "spec": { "zoneNodeLabel": label } })).await;
+    let back = story.until("version 1 alone", |view| view.is_only(1) && all_at(view, 1)).await;
+    assert_eq!((back.uids("db-z1-0"), back.uids("db-z1-1")), (before.uids("db-z1-0"), before.uids("db-z1-1")));
+    story.end().await;
+}

@@ -4,7 +4,7 @@
 use kube::{Resource as _, ResourceExt as _};
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
-use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
+use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetSpec, VersionStrategyType, names};
 use sts_plus_decide::{TemplateView, claim};
 
 /// What a StatefulSet keeps from its making to its end. With the pod template it makes a version.
@@ -44,6 +44,11 @@ pub(super) fn template_view(owner: &ExtendedStatefulSet) -> TemplateView {
     // 0 is what is not written.
     if let start @ 1.. = first_ordinal(template.get("spec")) {
         fixed.insert(FIRST_ORDINAL.to_owned(), json!(start));
+    }
+    // The affinity of the pods says it; the usual one is what is not written.
+    let label = &owner.spec.zone_node_label;
+    if !owner.spec.all_zones().is_empty() && *label != ExtendedStatefulSetSpec::default_zone_node_label() {
+        fixed.insert("zoneNodeLabel".to_owned(), json!(label));
     }
     let settings = part(&|key| !is_fixed(key) && key != "replicas");
     let metadata = template.get("metadata").cloned().unwrap_or_default();
@@ -239,6 +244,19 @@ mod tests {
     fn rendered(template: &Value, zone: Option<(&str, usize)>) -> Value {
         let owner = owner(template);
         body(&owner, Child { name: "db-v2", version: 2, hash: "h2", replicas: 1, partition: names::HOLD, zone })
+    }
+
+    #[test]
+    fn the_label_of_the_zones_makes_a_version_where_there_are_zones_and_it_is_not_the_usual_one() {
+        let digest = |zones: &[&str], label: Option<&str>| {
+            let mut owner = owner(&template());
+            owner.spec.az = Some(zones.iter().map(|zone| (*zone).to_owned()).collect());
+            label.unwrap_or("topology.kubernetes.io/zone").clone_into(&mut owner.spec.zone_node_label);
+            template_view(&owner).hash
+        };
+        let usual = digest(&["a"], None);
+        assert_eq!((digest(&[], None), digest(&[], Some("rack"))), (usual.clone(), usual.clone()));
+        assert_ne!(digest(&["a"], Some("rack")), usual);
     }
 
     #[test]

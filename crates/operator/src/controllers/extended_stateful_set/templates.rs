@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::child_name;
 
@@ -20,6 +20,9 @@ use crate::errors::Error;
 
 /// Kubernetes adds it to the `ControllerRevision`s of StatefulSets.
 const REVISION_HASH: &str = "controller.kubernetes.io/hash";
+
+/// What is kept beside the template: the label of nodes by which its pods find their zone.
+const ZONE_NODE_LABEL: &str = "zoneNodeLabel";
 
 /// What `ControllerRevision`s say of the versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +98,9 @@ fn revision(version: i32, scene: &Scene) -> ControllerRevision {
     let owner = &scene.owner;
     let mut kept = ControllerRevision {
         revision: i64::from(version),
-        data: Some(RawExtension(json!({ "template": owner.spec.template }))),
+        data: Some(RawExtension(
+            json!({ "template": owner.spec.template, ZONE_NODE_LABEL: owner.spec.zone_node_label }),
+        )),
         ..ControllerRevision::default()
     };
     kept.metadata.name = Some(name(owner, version));
@@ -131,11 +136,15 @@ pub(super) async fn owner_at<'s>(
     let call = format!("reading the template of version {version}");
     let found = deadline(call, api(&scene.owner, context).list(&named(&name))).await?;
     let data = found.items.into_iter().next().and_then(|kept| kept.data);
-    let Some(template) = data.and_then(|RawExtension(data)| data.get("template").cloned()) else {
+    let data = data.map(|RawExtension(data)| data).unwrap_or_default();
+    let Some(template) = data.get("template") else {
         return Err(Error::Outdated { what: format!("ControllerRevision {name}") });
     };
     let mut owner = scene.owner.clone();
-    owner.spec.template = template;
+    owner.spec.template = template.clone();
+    if let Some(label) = data.get(ZONE_NODE_LABEL).and_then(Value::as_str) {
+        label.clone_into(&mut owner.spec.zone_node_label);
+    }
     Ok(Cow::Owned(owner))
 }
 
