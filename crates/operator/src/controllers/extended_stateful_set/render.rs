@@ -250,7 +250,7 @@ mod tests {
     fn the_label_of_the_zones_makes_a_version_where_there_are_zones_and_it_is_not_the_usual_one() {
         let digest = |zones: &[&str], label: Option<&str>| {
             let mut owner = owner(&template());
-            owner.spec.az = Some(zones.iter().map(|zone| (*zone).to_owned()).collect());
+            owner.spec.az = zones.iter().map(|zone| (*zone).to_owned()).collect();
             label.unwrap_or("topology.kubernetes.io/zone").clone_into(&mut owner.spec.zone_node_label);
             template_view(&owner).hash
         };
