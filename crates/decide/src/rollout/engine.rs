@@ -1,7 +1,7 @@
 //! The rollout of one claimed set: the hold first, then what revision is wanted, then rest or motion.
 
 use jiff::SignedDuration;
-use sts_plus_api::{Phase, Reason, Step, names};
+use sts_plus_api::{Current, Phase, Reason, Step, names};
 
 use super::{
     draft::Draft,
@@ -386,9 +386,15 @@ fn hold_in_full(draft: &mut Draft, facts: &Facts) -> Option<Stand> {
 }
 
 /// No pod carries the wanted revision: everything is held until the checks allow the first one.
-fn preflight<'a>(draft: Draft<'a>, facts: &Facts<'a>, exempt: &[PodIndex]) -> Plan {
+fn preflight<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, exempt: &[PodIndex]) -> Plan {
     let Some(next) = facts.next_to_roll() else { return draft.unchanged() };
-    if draft.observed.rollout.spec.check.preflight && !draft.status.never_healthy {
+    // What failed stays failed when the pods that showed it are scaled away: the next one is not tried for that.
+    let has_failed = draft.status.current.as_ref().is_some_and(|current| current.failed);
+    if has_failed {
+        let current = gate::resume(&draft, facts, Step::Preflight, next);
+        draft.status.current = Some(Current { failed: true, ..current });
+    }
+    if (draft.observed.rollout.spec.check.preflight || has_failed) && !draft.status.never_healthy {
         return gate::run(draft, facts, Step::Preflight, next, exempt);
     }
     step::first(draft, facts, next, exempt)

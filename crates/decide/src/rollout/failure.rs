@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use sts_plus_api::{Current, OnFailure, Phase, PhasedRolloutStatus, Reason, Step};
+use sts_plus_api::{Current, OnFailure, Phase, Reason, Step};
 
 use super::{
     draft::Draft,
@@ -130,7 +130,7 @@ pub(crate) fn stand_with(draft: &Draft, current: &Current, what: &str) -> Stand 
 
 /// A new value of the retry annotation takes the revision off the list and starts the counters again.
 pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
-    let given = given(draft.observed.rollout.keeper, &draft.observed.rollout.annotations);
+    let given = retry_given(draft.observed.rollout.keeper, &draft.observed.rollout.annotations);
     if given == draft.status.retry {
         return;
     }
@@ -160,12 +160,8 @@ pub(crate) fn honour_retry(draft: &mut Draft, facts: &Facts) {
     }
 }
 
-/// True if a person wants a rollout of which this is known to be tried again.
-pub(crate) fn is_retried(known: &PhasedRolloutStatus, keeper: Keeper, annotations: &BTreeMap<String, String>) -> bool {
-    given(keeper, annotations).is_some_and(|given| known.retry != Some(given))
-}
-
-fn given(keeper: Keeper, annotations: &BTreeMap<String, String>) -> Option<String> {
+/// The value of the retry annotation, as it is kept.
+pub(crate) fn retry_given(keeper: Keeper, annotations: &BTreeMap<String, String>) -> Option<String> {
     annotations.get(keeper.retry_annotation()).map(|token| token_of(token))
 }
 

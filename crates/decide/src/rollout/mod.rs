@@ -25,7 +25,7 @@ pub(crate) use facts::{
     after, available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at, partition, unavailable,
     unready_since,
 };
-pub(crate) use failure::is_retried;
+pub(crate) use failure::retry_given;
 pub(crate) use gate::{count_try, retry_later, retry_time};
 pub(crate) use lifecycle::is_released;
 pub(crate) use memory::kept_partition;

@@ -7,17 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use sts_plus_api::{
-    Check, Phase, PhasedRolloutSpec, PhasedRolloutStatus, Reason, StuckPods, UpgradeStep, VersionCheck, VersionPhase,
-    names,
+    Check, Phase, PhasedRolloutSpec, PhasedRolloutStatus, Reason, StuckPods, VersionCheck, VersionPhase, names,
 };
 
 use super::{
     ChildView, Step, VersionAction,
     draft::{Draft, Motion, Stand},
-    empty, keep, report, templates, tidy, upgrade,
+    empty, failed, keep, report, templates, tidy, upgrade,
     world::World,
 };
-use crate::rollout::{decide, is_ready, is_released, is_retried, last_words, partition, unavailable};
+use crate::rollout::{decide, is_ready, is_released, partition, unavailable};
 use crate::units::Ordinal;
 use crate::{
     Action, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Target,
@@ -58,7 +57,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
     if let Some(child) = world.zones.iter().find_map(starts) {
         return Step::Stand(not_yet(child, current, target));
     }
-    keep_rollouts(draft, world, target);
+    failed::keep_rollouts(draft, world, target);
     if target != current && world.wanted() == 0 {
         return Step::Stand(empty::stand(draft, world, current, target));
     }
@@ -66,7 +65,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
     if let Some(request) = check.filter(|_| draft.actions.is_empty()) {
         return Step::Ask(request);
     }
-    mark(draft, world, target);
+    failed::mark(draft, world, target);
     if stand.as_ref().is_some_and(|stand| stand.phase == VersionPhase::Failed) && draft.actions.is_empty() {
         // It may stay like this for long, and a zone that was dropped must not stay with it.
         let _ = tidy::dropped_zones(draft, world, current);
@@ -155,7 +154,7 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
     let is_served = |child: &ChildView| world.is_served(child.zone.as_deref());
     let mut zones = taking_part(draft, world, current, target);
     zones.sort_by_key(|child| (!is_served(child), turn(draft, child, current, target)));
-    let mut round = Round { check: None, stand: rejected_elsewhere(draft, &zones, target) };
+    let mut round = Round { check: None, stand: failed::elsewhere(draft, &zones, target) };
     for child in zones {
         let Some(set) = &child.set else { continue };
         let must_wait = draft.observed.owner.spec.paused || round.stand.is_some() || round.check.is_some();
@@ -182,18 +181,6 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
     round
 }
 
-/// A StatefulSet that has rejected the version has no pods any more by which the engine would know.
-fn rejected_elsewhere(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<Stand> {
-    let takes_part = |name: &str| zones.iter().any(|child| child.name == name);
-    let mut others = draft.status.rollouts.keys().filter(|name| !takes_part(name));
-    let why = others.find_map(|name| rejection(draft, name, target))?;
-    let message = format!(
-        "version {target} was rejected and is held: {why}; change spec.template, or set the annotation {} to a new value to try it again",
-        names::RETRY_VERSION
-    );
-    Some(Stand::new(Motion::Stalled, VersionPhase::Failed, Reason::RevisionRejected, message))
-}
-
 /// The StatefulSets that the engine looks after, in the order of the list: those that have pods, and one of a dropped zone that has rejected
 /// the version, since that is rolled in no other zone then.
 fn taking_part<'w>(draft: &Draft, world: &World<'w>, current: i32, target: i32) -> Vec<&'w ChildView> {
@@ -202,7 +189,7 @@ fn taking_part<'w>(draft: &Draft, world: &World<'w>, current: i32, target: i32) 
     let listed = listed.filter_map(|(zone, _)| world.child(target, zone.as_deref()));
     let dropped = world.children(target).iter().copied().filter(|child| !world.is_listed(child));
     listed
-        .chain(dropped.filter(|child| !child.pods.is_empty() && rejection(draft, &child.name, target).is_some()))
+        .chain(dropped.filter(|child| !child.pods.is_empty() && failed::rejection(draft, child, target).is_some()))
         .collect()
 }
 
@@ -272,7 +259,7 @@ fn not_yet(child: &ChildView, current: i32, target: i32) -> Stand {
 /// has begun.
 fn turn(draft: &Draft, child: &ChildView, current: i32, target: i32) -> u8 {
     let partition = child.set.as_ref().and_then(|set| set.partition);
-    if draft.status.rollouts.get(&child.name).is_some_and(|rollout| has_failed(child, rollout)) {
+    if failed::here(draft, child, target) {
         0
     } else if partition.is_some_and(|partition| partition < child.replicas) {
         1
@@ -283,14 +270,6 @@ fn turn(draft: &Draft, child: &ChildView, current: i32, target: i32) -> u8 {
     } else {
         4
     }
-}
-
-/// The checks of what is written to the StatefulSet have failed there.
-fn has_failed(child: &ChildView, rollout: &PhasedRolloutStatus) -> bool {
-    let wanted = child.set.as_ref().and_then(|set| set.update_revision.as_ref());
-    let is_about_it = rollout.target_revision.as_ref() == wanted;
-    let has_failed = || matches!(rollout.phase, Phase::Failed | Phase::RollingBack | Phase::RolledBack);
-    is_about_it && (rejected(rollout) || has_failed())
 }
 
 fn has_strays(child: &ChildView, current: i32, target: i32) -> bool {
@@ -434,48 +413,6 @@ fn words(text: &str) -> String {
         ("spec.progressDeadlineSeconds", "spec.updateStrategy.canaryWatchSeconds"),
     ];
     FIELDS.into_iter().fold(text.to_owned(), |text, (there, here)| text.replace(there, here))
-}
-
-/// What is known of the StatefulSets of the list, and of those that have pods. That one has rejected the version is known for longer.
-fn keep_rollouts(draft: &mut Draft, world: &World, target: i32) {
-    let is_stale = draft.status.upgrade.as_ref().is_some_and(|upgrade| upgrade.step == UpgradeStep::Stale);
-    let with_pods = draft.observed.children.iter().filter(|child| !child.pods.is_empty());
-    let there: BTreeSet<_> = with_pods.map(|child| &child.name).collect();
-    let listed: BTreeSet<_> = world.zones.iter().map(|(zone, _)| world.name_of(target, zone.as_deref())).collect();
-    let annotations = &draft.observed.owner.annotations;
-    let is_held = |rollout: &PhasedRolloutStatus| {
-        is_stale && rejected(rollout) && !is_retried(rollout, Keeper::ExtendedStatefulSet, annotations)
-    };
-    draft.status.rollouts.retain(|name, rollout| there.contains(name) || listed.contains(name) || is_held(rollout));
-}
-
-/// A version that was rejected is stale, and its StatefulSets say so; another one is not. One whose checks fail has failed once.
-fn mark(draft: &mut Draft, world: &World, target: i32) {
-    let children = world.children(target);
-    let failed =
-        children.iter().filter(|child| draft.status.rollouts.get(&child.name).is_some_and(|it| has_failed(child, it)));
-    let failures = i32::from(failed.count() > 0);
-    let why = draft.status.rollouts.keys().find_map(|name| rejection(draft, name, target));
-    let marks: Vec<_> = children.iter().map(|child| (*child, rejection(draft, &child.name, target))).collect();
-    if let Some(upgrade) = &mut draft.status.upgrade {
-        upgrade.step = if why.is_some() { UpgradeStep::Stale } else { UpgradeStep::Rolling };
-        upgrade.failures = failures.max(i32::from(why.is_some()));
-        upgrade.reason = why.unwrap_or_default();
-    }
-    for (child, why) in marks.into_iter().filter(|(child, why)| child.stale != *why) {
-        keep::mark(draft, child, why);
-    }
-}
-
-fn rejected(rollout: &PhasedRolloutStatus) -> bool {
-    rollout.target_revision.as_ref().is_some_and(|wanted| rollout.rejected_revisions.contains(wanted))
-}
-
-/// Why the version was rejected in a StatefulSet, which may be gone by now. One of a dropped zone does not get the next version.
-fn rejection(draft: &Draft, name: &str, target: i32) -> Option<String> {
-    let is_of_another = draft.observed.children.iter().any(|child| child.name == name && child.version != target);
-    let rollout = draft.status.rollouts.get(name).filter(|rollout| rejected(rollout) && !is_of_another)?;
-    Some(format!("its pods failed: {}", last_words(&rollout.checks, rollout.checks.len())))
 }
 
 /// Every pod of every zone carries the version and has passed.

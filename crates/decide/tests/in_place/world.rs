@@ -34,6 +34,8 @@ pub struct World {
     pub problem: Option<String>,
     pub settings: String,
     pub parallel: bool,
+    /// How long a good pod takes to become Ready, in seconds.
+    pub ready_after: i64,
     pub status: ExtendedStatefulSetStatus,
     pub marks: BTreeMap<String, Marks>,
     /// The templates that are kept: digest and settings, by version.
@@ -90,6 +92,7 @@ impl World {
             problem: None,
             settings: "s".into(),
             parallel: false,
+            ready_after: 2,
             status: ExtendedStatefulSetStatus::default(),
             marks: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -121,7 +124,8 @@ impl World {
     /// Pods behave as their content says, also those that run.
     pub fn behave(&mut self) {
         for (at, (_, content)) in self.templates.iter().enumerate() {
-            let health = if self.bad.contains(content) { Health::Crashing } else { Health::ReadyAfter(2) };
+            let health =
+                if self.bad.contains(content) { Health::Crashing } else { Health::ReadyAfter(self.ready_after) };
             let metric = self.metrics.get(content).copied().unwrap_or(Metric::Pass);
             self.native.releases.insert(u32::try_from(at + 1).unwrap(), Release { health, metric });
         }
