@@ -16,7 +16,8 @@ use crate::rollout::{last_words, retry_given};
 
 /// The version was rejected, and none of these StatefulSets knows of it: the one that does is gone, has no pods, or was made anew just now.
 pub(super) fn elsewhere(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<Stand> {
-    let upgrade = draft.status.upgrade.as_ref().filter(|_| is_stale(draft))?;
+    let is_paused = draft.observed.owner.spec.paused;
+    let upgrade = draft.status.upgrade.as_ref().filter(|_| is_stale(draft) && !is_paused)?;
     if zones.iter().any(|child| rejection(draft, child, target).is_some()) {
         return None;
     }
@@ -32,7 +33,11 @@ pub(super) fn elsewhere(draft: &Draft, zones: &[&ChildView], target: i32) -> Opt
 fn is_stale(draft: &Draft) -> bool {
     let given = retry_given(Keeper::ExtendedStatefulSet, &draft.observed.owner.annotations);
     let is_retried = given.is_some() && given != draft.status.retry;
-    !is_retried && draft.status.upgrade.as_ref().is_some_and(|upgrade| upgrade.step == UpgradeStep::Stale)
+    !is_retried && is_marked(draft)
+}
+
+fn is_marked(draft: &Draft) -> bool {
+    draft.status.upgrade.as_ref().is_some_and(|upgrade| upgrade.step == UpgradeStep::Stale)
 }
 
 /// The checks of the version have failed there.
@@ -40,7 +45,8 @@ pub(super) fn here(draft: &Draft, child: &ChildView, target: i32) -> bool {
     let Some(rollout) = draft.status.rollouts.get(&child.name) else { return false };
     let wanted = child.set.as_ref().and_then(|set| set.update_revision.as_ref());
     let is_about_it = rollout.target_revision.as_ref() == wanted;
-    let has_failed = matches!(rollout.phase, Phase::Failed | Phase::RollingBack | Phase::RolledBack);
+    let is_failed = rollout.current.as_ref().is_some_and(|current| current.failed);
+    let has_failed = is_failed || matches!(rollout.phase, Phase::Failed | Phase::RollingBack | Phase::RolledBack);
     rejection(draft, child, target).is_some() || (is_about_it && has_failed)
 }
 
@@ -58,8 +64,8 @@ pub(super) fn mark(draft: &mut Draft, world: &World, target: i32) {
     let failures = i32::from(children.iter().any(|child| here(draft, child, target)));
     let marks: Vec<_> = children.iter().map(|child| (*child, rejection(draft, child, target))).collect();
     let (was_stale, why) = (is_stale(draft), marks.iter().find_map(|(_, why)| why.clone()));
-    if why.is_some() && !was_stale {
-        // Only another value than this one ends it.
+    if why.is_some() && !is_marked(draft) {
+        // Only another value than this one ends it. One that comes later may be seen here before the engine has honoured it.
         draft.status.retry = retry_given(Keeper::ExtendedStatefulSet, &draft.observed.owner.annotations);
     }
     match (&mut draft.status.upgrade, why) {

@@ -111,6 +111,20 @@ fn what_failed_and_is_held_is_not_promoted_without_pods() {
 }
 
 #[test]
+fn what_failed_before_a_pause_is_not_promoted_after_it() {
+    let mut world = failing(&json!({}));
+    world.run(100, |_| false);
+    assert_eq!(world.status.phase, VersionPhase::Failed);
+    world.pause(true);
+    world.settle();
+    world.scale(0);
+    world.settle();
+    world.pause(false);
+    world.settle();
+    assert_eq!((world.status.phase, world.status.current_version), (VersionPhase::Failed, Some(1)), "{world:?}");
+}
+
+#[test]
 fn paused_the_version_in_charge_comes_back() {
     for rounds in 0..10 {
         let mut world = installed(&json!({ "check": check() }));

@@ -114,6 +114,20 @@ fn a_rejecting_zone_that_is_made_anew_is_no_beginning_for_the_others() {
     }
 }
 
+/// The engine honours it only after the StatefulSet controller has seen the number of pods.
+#[test]
+fn a_retry_in_the_same_moment_as_another_number_of_pods_is_not_lost() {
+    for looks in 1..4 {
+        let mut world = rejected(true);
+        world.scale(4);
+        world.round();
+        world.retry("now");
+        (0..looks).for_each(|_| _ = world.round());
+        world.settle();
+        assert_eq!(world.status.phase, VersionPhase::Ready, "{looks} {world:?}");
+    }
+}
+
 #[test]
 fn zones_come_and_go_while_a_version_is_held() {
     for policy in ["Hold", "Pause", "Rollback"] {
