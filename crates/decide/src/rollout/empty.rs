@@ -53,7 +53,7 @@ fn danger(draft: &Draft, facts: &Facts, good: Option<&str>) -> Option<String> {
 /// There are pods again. What they carry is the last good revision from now on, unless it was rejected: the way out of that is a fix or
 /// a revert, and neither may be held up by pods that nobody wants.
 pub(crate) fn forget_good(status: &mut PhasedRolloutStatus) {
-    let is_kept = status.target_revision.as_ref().is_some_and(|target| memory::is_rejected(status, target));
+    let is_kept = memory::rejects_target(status);
     if memory::is_settled(status) && status.previous_revision != status.target_revision && !is_kept {
         status.previous_revision = None;
     }

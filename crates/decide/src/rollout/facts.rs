@@ -189,8 +189,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// What keeps the pods of a set from all being there and available, but for those that `is_exempt` (a pod, and whether it is broken). Broken
-/// ones being exempt, so is one that cannot be made.
+/// What keeps the pods of a set from all being there and available, but for those that `is_exempt` (a pod, and whether it is broken).
 pub(crate) fn unavailable(
     set: &SetView,
     pods: &[PodView],
@@ -214,6 +213,8 @@ pub(crate) enum Obstacle<'a> {
     Surplus(&'a PodView),
     Missing(PodIndex),
     Unavailable(&'a PodView),
+    /// In another StatefulSet of the application, in words.
+    Elsewhere(&'a str),
 }
 
 impl Obstacle<'_> {
@@ -230,6 +231,9 @@ impl Obstacle<'_> {
             }
             Self::Surplus(pod) => describe_surplus(pod, facts),
             Self::Missing(index) => describe_missing(facts, &facts.pod_name(*index)),
+            Self::Elsewhere(what) => {
+                format!("no pod of StatefulSet {} is rolled beside one that is away: {what}", facts.set.name)
+            }
         }
     }
 }

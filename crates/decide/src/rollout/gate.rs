@@ -53,11 +53,8 @@ pub(crate) fn run<'a>(
     exempt: &[PodIndex],
 ) -> Plan {
     let mut current = resume(&draft, facts, step, index);
-    if let Some(obstacle) = facts.obstacle(exempt) {
+    if let Some(obstacle) = obstacle(&draft, facts, step, exempt) {
         return obstructed(draft, facts, current, obstacle);
-    }
-    if let Some(obstacle) = elsewhere(&draft).filter(|_| step != Step::Final) {
-        return obstructed_elsewhere(draft, facts, current, obstacle);
     }
     if draft.observed.rollout.spec.check.all_queries().next().is_none() {
         return step::advance(draft, facts, &current, "no checks");
@@ -288,6 +285,19 @@ pub(crate) fn last_words(draft: &Draft) -> String {
     report::last_words(&draft.status.checks, draft.observed.rollout.spec.check.all_queries().count())
 }
 
+/// What keeps the next pod from being rolled, also in another StatefulSet of the application. After the last one nothing is rolled, and a set of
+/// which no pod is Ready loses nothing by being mended.
+pub(crate) fn obstacle<'a>(
+    draft: &Draft<'a>,
+    facts: &Facts<'a>,
+    step: Step,
+    exempt: &[PodIndex],
+) -> Option<Obstacle<'a>> {
+    let elsewhere =
+        draft.observed.rollout.elsewhere.as_deref().filter(|_| step != Step::Final && !draft.status.never_healthy);
+    facts.obstacle(exempt).or(elsewhere.map(Obstacle::Elsewhere))
+}
+
 /// Something keeps the pods from all being available: delay and streak start again, not the tries.
 pub(crate) fn obstructed<'a>(
     mut draft: Draft<'a>,
@@ -300,7 +310,11 @@ pub(crate) fn obstructed<'a>(
     let is_unwell = match obstacle {
         Obstacle::Broken(pod) => facts.is_wanted(pod),
         Obstacle::Unavailable(pod) => facts.is_wanted(pod) && was_there,
-        Obstacle::Lost(_) | Obstacle::Terminating(_) | Obstacle::Surplus(_) | Obstacle::Missing(_) => false,
+        Obstacle::Lost(_)
+        | Obstacle::Terminating(_)
+        | Obstacle::Surplus(_)
+        | Obstacle::Missing(_)
+        | Obstacle::Elsewhere(_) => false,
     };
     // A broken pod, or one that comes and goes, for as long as all tries would take. One slow restart is neither.
     if is_unwell && current.step != Step::Preflight {
@@ -327,6 +341,8 @@ pub(crate) fn obstructed<'a>(
             _ => "the rollout waits until it is available",
         };
         Stand::new(Motion::Held, Phase::Held, Reason::BlockedByPod, format!("{what}; {cure}"))
+    } else if matches!(obstacle, Obstacle::Elsewhere(_)) {
+        Stand::new(Motion::Held, Phase::Held, Reason::PodsNotAvailable, what)
     } else if current.step == Step::Preflight {
         Stand::new(
             Motion::Held,
@@ -337,29 +353,6 @@ pub(crate) fn obstructed<'a>(
     } else {
         let message = format!("waiting for the pods of the step at {}: {what}", facts.wanted);
         Stand::new(Motion::Moving, Phase::Rolling, Reason::PodRolling, message)
-    };
-    draft.status.current = Some(current);
-    draft.finish(facts, &stand)
-}
-
-/// What is not available in another StatefulSet of the application. A set of which no pod is Ready loses nothing by being mended.
-pub(crate) fn elsewhere<'a>(draft: &Draft<'a>) -> Option<&'a str> {
-    draft.observed.rollout.elsewhere.as_deref().filter(|_| !draft.status.never_healthy)
-}
-
-/// No further pod beside one of another StatefulSet that is away.
-pub(crate) fn obstructed_elsewhere<'a>(
-    mut draft: Draft<'a>,
-    facts: &Facts<'a>,
-    mut current: Current,
-    obstacle: &str,
-) -> Plan {
-    reset_streak(&mut current);
-    let message = format!("no pod of StatefulSet {} is rolled beside one that is away: {obstacle}", facts.set.name);
-    let stand = if current.failed {
-        failure::stand_with(&draft, &current, &message)
-    } else {
-        Stand::new(Motion::Held, Phase::Held, Reason::PodsNotAvailable, message)
     };
     draft.status.current = Some(current);
     draft.finish(facts, &stand)

@@ -120,6 +120,11 @@ pub(crate) fn is_rejected(status: &PhasedRolloutStatus, revision: &str) -> bool 
     status.rejected_revisions.iter().any(|rejected| rejected == revision)
 }
 
+/// True if the revision that was wanted last is a rejected one.
+pub(crate) fn rejects_target(status: &PhasedRolloutStatus) -> bool {
+    status.target_revision.as_ref().is_some_and(|target| is_rejected(status, target))
+}
+
 /// Puts a revision on the list of rejected ones.
 pub(crate) fn reject(status: &mut PhasedRolloutStatus, revision: &str) {
     if is_rejected(status, revision) {

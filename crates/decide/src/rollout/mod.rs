@@ -1,7 +1,8 @@
 //! The rollout engine: a chain of rooms, each of which either knows what comes next or hands over.
 //!
 //! `lifecycle` (finalizer, claim, release) → `engine` (hold, new revision, rest) → `repair` (pods of failed revisions) → `gate`
-//! (checks) → `step` (one more pod); `empty` where there are no pods. `facts` reads the pods, `memory` keeps what must survive a restart, `report` tells people.
+//! (checks) → `step` (one more pod); `empty` where there are no pods. `facts` reads the pods, `memory` keeps what must survive a restart,
+//! `report` tells people.
 
 mod draft;
 mod empty;
@@ -28,7 +29,7 @@ pub(crate) use facts::{
 pub(crate) use failure::retry_given;
 pub(crate) use gate::{count_try, retry_later, retry_time};
 pub(crate) use lifecycle::is_released;
-pub(crate) use memory::kept_partition;
+pub(crate) use memory::{kept_partition, rejects_target};
 pub(crate) use report::{clock, dated, keep_checks, last_words, plain};
 
 /// Decides what comes next for one PhasedRollout.

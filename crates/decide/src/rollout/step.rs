@@ -34,13 +34,9 @@ pub(crate) fn advance<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, cycle: &Curre
 
 /// The first pod without a preflight.
 pub(crate) fn first<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, next: PodIndex, exempt: &[PodIndex]) -> Plan {
-    if let Some(obstacle) = facts.obstacle(exempt) {
+    if let Some(obstacle) = gate::obstacle(&draft, facts, Step::Preflight, exempt) {
         let current = gate::resume(&draft, facts, Step::Preflight, next);
         return gate::obstructed(draft, facts, current, obstacle);
-    }
-    if let Some(obstacle) = gate::elsewhere(&draft) {
-        let current = gate::resume(&draft, facts, Step::Preflight, next);
-        return gate::obstructed_elsewhere(draft, facts, current, obstacle);
     }
     if let Some(stand) = awaits_approval(&draft, facts, next) {
         gate::remember(&mut draft, facts, Step::Preflight, next);

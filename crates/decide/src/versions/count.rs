@@ -28,9 +28,8 @@ fn is_at_rest(draft: &Draft, child: &ChildView, current: i32) -> bool {
     let is_settled = draft.status.upgrade.is_none() && child.version == current;
     is_settled
         && child.set.as_ref().is_some_and(|set| {
-            set.observed_generation >= set.generation
+            keep::has_taken(set)
                 && set.update_revision.is_some()
-                && set.current_revision == set.update_revision
                 && child.pods.iter().all(|pod| pod.revision == set.update_revision)
                 && !is_released(set)
         })

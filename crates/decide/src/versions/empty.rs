@@ -40,9 +40,7 @@ pub(super) fn stand(draft: &mut Draft, world: &World, current: i32, target: i32)
     let Some(failed) = draft.status.upgrade.clone().filter(|upgrade| upgrade.failures > 0) else {
         return in_place::promote(draft, world, current, target);
     };
-    if draft.actions.is_empty() {
-        let _ = tidy::dropped_zones(draft, world, current);
-    }
+    tidy::dropped_meanwhile(draft, world, current);
     let reason = if failed.step == UpgradeStep::Stale { Reason::RevisionRejected } else { Reason::ChecksFailed };
     let why = if failed.reason.is_empty() { String::new() } else { format!(" ({})", failed.reason) };
     let message = format!(

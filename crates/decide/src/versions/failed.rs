@@ -12,10 +12,10 @@ use super::{
     world::World,
 };
 use crate::Keeper;
-use crate::rollout::{last_words, retry_given};
+use crate::rollout::{last_words, rejects_target, retry_given};
 
 /// The version was rejected, and none of these StatefulSets knows of it: the one that does is gone, has no pods, or was made anew just now.
-pub(super) fn elsewhere(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<Stand> {
+pub(super) fn stand(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<Stand> {
     let is_paused = draft.observed.owner.spec.paused;
     let upgrade = draft.status.upgrade.as_ref().filter(|_| is_stale(draft) && !is_paused)?;
     if zones.iter().any(|child| rejection(draft, child, target).is_some()) {
@@ -85,7 +85,6 @@ pub(super) fn mark(draft: &mut Draft, world: &World, target: i32) {
 /// Why the version was rejected in a StatefulSet. One of a dropped zone does not get the next version.
 pub(super) fn rejection(draft: &Draft, child: &ChildView, target: i32) -> Option<String> {
     let rollout = draft.status.rollouts.get(&child.name).filter(|_| child.version == target)?;
-    let wanted = rollout.target_revision.as_ref()?;
     let failed = || format!("its pods failed: {}", last_words(&rollout.checks, rollout.checks.len()));
-    rollout.rejected_revisions.contains(wanted).then(failed)
+    rejects_target(rollout).then(failed)
 }

@@ -66,9 +66,8 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         return Step::Ask(request);
     }
     failed::mark(draft, world, target);
-    if stand.as_ref().is_some_and(|stand| stand.phase == VersionPhase::Failed) && draft.actions.is_empty() {
-        // It may stay like this for long, and a zone that was dropped must not stay with it.
-        let _ = tidy::dropped_zones(draft, world, current);
+    if stand.as_ref().is_some_and(|stand| stand.phase == VersionPhase::Failed) {
+        tidy::dropped_meanwhile(draft, world, current);
     }
     Step::Stand(match stand {
         Some(stand) if stand.motion == Motion::Stalled => with_zones(stand, world, target),
@@ -154,7 +153,7 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
     let is_served = |child: &ChildView| world.is_served(child.zone.as_deref());
     let mut zones = taking_part(draft, world, current, target);
     zones.sort_by_key(|child| (!is_served(child), turn(draft, child, current, target)));
-    let mut round = Round { check: None, stand: failed::elsewhere(draft, &zones, target) };
+    let mut round = Round { check: None, stand: failed::stand(draft, &zones, target) };
     for child in zones {
         let Some(set) = &child.set else { continue };
         let must_wait = draft.observed.owner.spec.paused || round.stand.is_some() || round.check.is_some();

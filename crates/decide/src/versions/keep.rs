@@ -111,9 +111,12 @@ fn is_empty(child: &ChildView) -> bool {
 /// In place: it has no pods, and its controller has not made what was written the current revision yet: a pod that comes under the hold would
 /// start on something else. Without pods that is a matter of its next look.
 pub(super) fn is_settling(child: &ChildView) -> bool {
-    let has_taken =
-        |set: &SetView| set.observed_generation >= set.generation && set.current_revision == set.update_revision;
     is_empty(child) && !child.deleting && child.set.as_ref().is_some_and(|set| !has_taken(set))
+}
+
+/// Its controller has made what was written the current revision.
+pub(super) fn has_taken(set: &SetView) -> bool {
+    set.observed_generation >= set.generation && set.current_revision == set.update_revision
 }
 
 /// In place: its first pod has not come yet. Before that the controller would make any other template the current revision, and the hold would

@@ -2,8 +2,8 @@
 //!
 //! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted, `keep` looks after the version that is in
 //! charge, `count` after the number of its pods while the template is refused, `in_place` rolls one StatefulSet to the next version, `empty`
-//! does without pods there, `failed` knows what was rejected, `tidy` removes what is not needed any more, `leave` lets go, `upgrade` brings a new version into charge with
-//! `cycle`, its checks, `report` tells people where it stands, and `told` what was done.
+//! does without pods there, `failed` knows what was rejected, `tidy` removes what is not needed any more, `leave` lets go, `upgrade` brings a
+//! new version into charge with `cycle`, its checks, `report` tells people where it stands, and `told` what was done.
 //!
 //! What runs is never removed for something that does not run yet: a lower version goes only after a higher one was promoted with all
 //! its pods available.

@@ -142,6 +142,13 @@ pub(super) fn dropped_zones(draft: &mut Draft, world: &World, version: i32) -> O
     lost(world, &[child], &message).or_else(|| stand(message))
 }
 
+/// A version that has failed may stay so for long, and a zone that was dropped must not stay with it. The failure is what is told.
+pub(super) fn dropped_meanwhile(draft: &mut Draft, world: &World, current: i32) {
+    if draft.actions.is_empty() {
+        let _ = dropped_zones(draft, world, current);
+    }
+}
+
 /// With `OrderedReady` the StatefulSet controller removes no surplus pod while one below it is not Ready (native-statefulset B5): it is
 /// deleted here. In place only. True if one was.
 pub(super) fn delete_blocked(draft: &mut Draft, child: &ChildView) -> bool {

@@ -310,10 +310,7 @@ fn stay_stale(draft: &mut Draft, world: &World, upgrade: &Upgrade, current: i32)
             scale(draft, child, 0);
         }
     }
-    if draft.actions.is_empty() {
-        // It may stay like this for long, and a zone that was dropped must not stay with it. The stale version is what is told.
-        let _ = tidy::dropped_zones(draft, world, current);
-    }
+    tidy::dropped_meanwhile(draft, world, current);
     draft.status.upgrade = Some(upgrade.clone());
     let message = format!(
         "version {version} is stale: {reason}; version {current} stays in charge; change spec.template, or set the annotation {} to a \
