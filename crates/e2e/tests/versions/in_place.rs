@@ -7,7 +7,7 @@ use sts_plus_api::{VersionPhase, names};
 use sts_plus_e2e::{Scene, objects};
 
 use crate::story::{Story, View, db};
-use crate::zones::label_nodes;
+use crate::zones::{label_nodes, zone_label};
 
 /// `db` in one StatefulSet, without a check.
 pub fn plain() -> Value {
@@ -153,7 +153,7 @@ async fn zone_by_zone_and_a_failure_in_the_second_leaves_the_first() {
     let check = json!({ "preflight": false, "onFailure": "Rollback", "query": { "expr": second } });
     let db = objects::with(checked(&check).await, "/spec/az", json!(["z1", "z2"]));
     let db = objects::with(db, "/spec/template/spec/replicas", json!(2));
-    let label = format!("example.com/zone-{}", story.scene.namespace);
+    let label = zone_label(&story);
     let db = objects::with(db, "/spec/zoneNodeLabel", json!(label));
     story.scene.create(&db).await;
     story.until("version 1 is there", |view| view.is_only(1)).await;

@@ -123,7 +123,7 @@ async fn each_field_that_is_kept_for_life_is_named_in_place() {
 async fn a_zone_that_comes_with_the_change_hides_no_refusal() {
     let story = Story::new("for-life-zones").await;
     crate::zones::label_nodes(&story, &["z1", "z2"]).await;
-    let label = format!("example.com/zone-{}", story.scene.namespace);
+    let label = crate::zones::zone_label(&story);
     let db = objects::with(plain(), "/spec/az", json!(["z2"]));
     story.scene.create(&objects::with(db, "/spec/zoneNodeLabel", json!(label))).await;
     story.until("version 1 is there", |view| view.is_only(1)).await;

@@ -29,7 +29,7 @@ fn replicas(view: &View) -> Option<i32> {
 }
 
 /// What an autoscaler writes.
-async fn scale(story: &Story, what: &str, count: i32) {
+pub async fn scale(story: &Story, what: &str, count: i32) {
     story.scene.kubectl_ok(&["scale", what, &format!("--replicas={count}")], "").await;
 }
 

@@ -7,8 +7,9 @@ use sts_plus_api::{Reason, VersionPhase, names};
 use sts_plus_e2e::{Seen, objects};
 
 use crate::in_place::{all_at, carried, checked};
+use crate::in_place_scaled::scale;
 use crate::story::{Story, View};
-use crate::zones::label_nodes;
+use crate::zones::{label_nodes, zone_label};
 
 /// The pods that ever carried version 2, each of its lives.
 fn ever_at_two(story: &Story) -> BTreeSet<(String, String)> {
@@ -21,10 +22,6 @@ fn ever_at_two(story: &Story) -> BTreeSet<(String, String)> {
         pod.metadata.labels.as_ref().is_some_and(|labels| labels.get(names::VERSION).is_some_and(|at| at == "2"))
     });
     at_two.filter_map(|pod| Some((pod.metadata.name.clone()?, pod.metadata.uid.clone()?))).collect()
-}
-
-async fn scale(story: &Story, count: i32) {
-    story.scene.kubectl_ok(&["scale", "extendedstatefulset/db", &format!("--replicas={count}")], "").await;
 }
 
 fn has_no_pods(view: &View) -> bool {
@@ -46,14 +43,14 @@ async fn rejected(name: &str, more: &Value) -> Story {
 async fn a_rejected_version_stays_rejected_through_zero() {
     let mut story = rejected("through-zero", &json!({})).await;
     for is_slow in [true, false] {
-        scale(&story, 0).await;
+        scale(&story, "extendedstatefulset/db", 0).await;
         if is_slow {
             let gone = story.until("no pods", |view| has_no_pods(view) && view.is(VersionPhase::Failed)).await;
             assert!(gone.status.message.contains("version 1 starts"), "{}", gone.status.message);
             story.scene.kill_operator();
             story.scene.start_operator();
         }
-        scale(&story, 3).await;
+        scale(&story, "extendedstatefulset/db", 3).await;
         let is_held = |view: &View| view.is(VersionPhase::Failed) && view.condition("Stale") == "True/VersionStale";
         let back = story.until("version 1 again", |view| all_at(view, 1) && is_held(view)).await;
         assert_eq!((back.status.current_version, back.status.update_version), (Some(1), Some(2)));
@@ -77,9 +74,9 @@ async fn paused_in_mid_upgrade_the_version_in_charge_comes_back_from_zero() {
     story.change(&json!({ "spec": { "paused": true } })).await;
     story.until("paused", |view| view.is(VersionPhase::Paused)).await;
     let before = ever_at_two(&story);
-    scale(&story, 0).await;
+    scale(&story, "extendedstatefulset/db", 0).await;
     story.until("no pods", has_no_pods).await;
-    scale(&story, 3).await;
+    scale(&story, "extendedstatefulset/db", 3).await;
     let back = story.until("version 1 again", |view| all_at(view, 1) && view.is(VersionPhase::Paused)).await;
     assert_eq!((back.status.current_version, ever_at_two(&story)), (Some(1), before));
     story.change(&json!({ "spec": { "paused": false } })).await;
@@ -91,7 +88,7 @@ async fn paused_in_mid_upgrade_the_version_in_charge_comes_back_from_zero() {
 async fn what_one_zone_rejected_is_rolled_in_no_other_whatever_becomes_of_the_list() {
     let story = Story::new("zone-rejects").await;
     label_nodes(&story, &["z1", "z2"]).await;
-    let label = format!("example.com/zone-{}", story.scene.namespace);
+    let label = zone_label(&story);
     let check = json!({ "preflight": false, "onFailure": "Rollback" });
     let db = objects::with(checked(&check).await, "/spec/az", json!(["z1", "z2"]));
     story.scene.create(&objects::with(db, "/spec/zoneNodeLabel", json!(label))).await;
@@ -125,7 +122,7 @@ async fn what_one_zone_rejected_is_rolled_in_no_other_whatever_becomes_of_the_li
 async fn a_label_that_no_node_has_costs_one_pod_and_is_taken_back() {
     let story = Story::new("zone-label").await;
     label_nodes(&story, &["z1"]).await;
-    let label = format!("example.com/zone-{}", story.scene.namespace);
+    let label = zone_label(&story);
     let db = objects::with(checked(&json!({ "preflight": false })).await, "/spec/az", json!(["z1"]));
     story.scene.create(&objects::with(db, "/spec/zoneNodeLabel", json!(label))).await;
     let before = story.until("version 1 is there", |view| view.is_only(1)).await;

@@ -14,13 +14,18 @@ fn zoned(zones: &[&str]) -> Value {
     db
 }
 
+/// The label of nodes that says their zone to this story alone.
+pub fn zone_label(story: &Story) -> String {
+    format!("example.com/zone-{}", story.scene.namespace)
+}
+
 /// Nodes of the test cluster carry no zone unless they are labelled.
 pub async fn label_nodes(story: &Story, zones: &[&str]) -> Vec<String> {
     let nodes = story.scene.kubectl_ok(&["get", "nodes", "-o", "name"], "").await;
     let nodes: Vec<String> = nodes.stdout.lines().map(str::to_owned).collect();
     assert!(nodes.len() >= zones.len(), "{nodes:?}");
     for (node, zone) in nodes.iter().zip(zones) {
-        let label = format!("example.com/zone-{}={zone}", story.scene.namespace);
+        let label = format!("{}={zone}", zone_label(story));
         story.scene.kubectl_ok(&["label", node, &label, "--overwrite"], "").await;
     }
     nodes
@@ -30,7 +35,7 @@ pub async fn in_zones(name: &str, zones: &[&str]) -> Story {
     let story = Story::new(name).await;
     label_nodes(&story, zones).await;
     let mut db = zoned(zones);
-    db["spec"]["zoneNodeLabel"] = json!(format!("example.com/zone-{}", story.scene.namespace));
+    db["spec"]["zoneNodeLabel"] = json!(zone_label(&story));
     story.scene.create(&db).await;
     story.until("version 1 is there", |view| view.is_only(1)).await;
     story
@@ -99,7 +104,7 @@ async fn a_zone_that_no_node_carries_is_told_and_the_others_come_up() {
     let story = Story::new("nowhere").await;
     label_nodes(&story, &["a"]).await;
     let mut db = zoned(&["a", "nowhere"]);
-    db["spec"]["zoneNodeLabel"] = json!(format!("example.com/zone-{}", story.scene.namespace));
+    db["spec"]["zoneNodeLabel"] = json!(zone_label(&story));
     story.scene.create(&db).await;
     let told = story.until("told", |view| view.condition("ZoneUnschedulable") == "True/ZoneUnschedulable").await;
     assert!(told.message("ZoneUnschedulable").contains("nowhere"));
@@ -116,7 +121,7 @@ async fn spread_shares_the_pods_out() {
     let story = Story::new("spread").await;
     label_nodes(&story, &["a", "b"]).await;
     let mut db = zoned(&["a", "b"]);
-    db["spec"]["zoneNodeLabel"] = json!(format!("example.com/zone-{}", story.scene.namespace));
+    db["spec"]["zoneNodeLabel"] = json!(zone_label(&story));
     db["spec"]["zoneReplicas"] = json!("Spread");
     db["spec"]["template"]["spec"]["replicas"] = json!(3);
     story.scene.create(&db).await;
