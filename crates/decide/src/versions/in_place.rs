@@ -41,11 +41,15 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         let message = format!("version {target}: StatefulSet {} has more pods than are wanted", child.name);
         return Step::Stand(Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, message));
     }
-    if !draft.actions.is_empty() {
+    if draft.actions.iter().any(|action| !matches!(action, VersionAction::Forget { .. })) {
         // What the engine is to decide on is about to change.
         draft.wake_now();
-        let phase = if target == current { VersionPhase::Progressing } else { VersionPhase::Upgrading };
-        let message = format!("version {target} is written to its StatefulSets; what runs is held");
+        let (phase, what_runs) = if target == current {
+            (VersionPhase::Progressing, "")
+        } else {
+            (VersionPhase::Upgrading, "; what runs is held")
+        };
+        let message = format!("version {target} is written to its StatefulSets{what_runs}");
         return Step::Stand(Stand::new(Motion::Moving, phase, Reason::VersionRolling, message));
     }
     let is_starting = |child: &ChildView| {

@@ -35,6 +35,17 @@ pub fn failing(more: &serde_json::Value) -> World {
 }
 
 #[test]
+fn what_is_ready_stays_so_while_the_kept_template_of_the_version_before_goes() {
+    let mut world = installed(&json!({ "check": check() }));
+    world.template("h2");
+    world.until("in charge", |world| {
+        (world.status.phase, world.status.current_version) == (VersionPhase::Ready, Some(2))
+    });
+    assert!(!world.run(60, |world| world.status.phase != VersionPhase::Ready), "{world:?}");
+    assert_eq!(world.kept.keys().collect::<Vec<_>>(), [&2]);
+}
+
+#[test]
 fn a_change_of_mind_moves_the_pod_that_had_moved_and_then_the_others() {
     let mut world = installed(&json!({ "check": check() }));
     world.template("h2");
