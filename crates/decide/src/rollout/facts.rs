@@ -213,7 +213,7 @@ pub(crate) enum Obstacle<'a> {
     Surplus(&'a PodView),
     Missing(PodIndex),
     Unavailable(&'a PodView),
-    /// In another StatefulSet of the application, in words.
+    /// Not a pod of this StatefulSet, in words.
     Elsewhere(&'a str),
 }
 
@@ -232,7 +232,7 @@ impl Obstacle<'_> {
             Self::Surplus(pod) => describe_surplus(pod, facts),
             Self::Missing(index) => describe_missing(facts, &facts.pod_name(*index)),
             Self::Elsewhere(what) => {
-                format!("no pod of StatefulSet {} is rolled beside one that is away: {what}", facts.set.name)
+                format!("no pod of StatefulSet {} is rolled: {what}", facts.set.name)
             }
         }
     }

@@ -6,7 +6,7 @@ use sts_plus_api::{Reason, UpgradeStep, VersionPhase, names};
 use super::{
     ChildView,
     draft::{Draft, Motion, Stand},
-    in_place, keep, templates, tidy,
+    keep, templates, tidy, upgrade,
     world::World,
 };
 
@@ -38,7 +38,7 @@ pub(super) fn stand(draft: &mut Draft, world: &World, current: i32, target: i32)
         return tidy::lost(world, children, &message).unwrap_or_else(moving);
     }
     let Some(failed) = draft.status.upgrade.clone().filter(|upgrade| upgrade.failures > 0) else {
-        return in_place::promote(draft, world, current, target);
+        return upgrade::promote(draft, world, target, current);
     };
     tidy::dropped_meanwhile(draft, world, current);
     let reason = if failed.step == UpgradeStep::Stale { Reason::RevisionRejected } else { Reason::ChecksFailed };

@@ -78,7 +78,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         Some(stand) if target == current => report::in_time(world, current, stand),
         Some(stand) => stand,
         None if draft.observed.owner.spec.paused => super::paused(draft, world, current),
-        None if target != current => promote(draft, world, current, target),
+        None if target != current => upgrade::promote(draft, world, target, current),
         None => {
             draft.status.upgrade = None;
             tidy::dropped_zones(draft, world, current).unwrap_or_else(|| report::rest(world, current))
@@ -153,10 +153,12 @@ struct Round {
 }
 
 fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
-    // A zone that no node carries comes last, and is not waited for.
-    let is_served = |child: &ChildView| world.is_served(child.zone.as_deref());
+    // A zone that no node carries comes last, and no upgrade waits for it.
+    let is_carried = |child: &ChildView| world.is_carried(child.zone.as_deref());
+    let is_awaited =
+        |child: &ChildView| is_carried(child) || (target == current && world.is_served(child.zone.as_deref()));
     let mut zones = taking_part(draft, world, current, target);
-    zones.sort_by_key(|child| (!is_served(child), turn(draft, child, current, target)));
+    zones.sort_by_key(|child| (!is_carried(child), turn(draft, child, current, target)));
     let mut round = Round { check: None, stand: failed::stand(draft, &zones, target) };
     for child in zones {
         let Some(set) = &child.set else { continue };
@@ -177,7 +179,7 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         }
         round.check.clone_from(&plan.check);
         absorb(draft, child, plan);
-        if !(is_done && stand.motion == Motion::Rest) && is_served(child) {
+        if !(is_done && stand.motion == Motion::Rest) && is_awaited(child) {
             round.stand = Some(stand);
         }
     }
@@ -197,8 +199,12 @@ fn taking_part<'w>(draft: &Draft, world: &World<'w>, current: i32, target: i32) 
 }
 
 /// What keeps pods of the other zones from being available, as those of one StatefulSet are waited for. Those that carry neither version are
-/// what an upgrade repairs.
+/// what an upgrade repairs. Where no node carries the zone, a pod that leaves would not come back.
 fn elsewhere(draft: &Draft, world: &World, here: &ChildView, current: i32, target: i32) -> Option<String> {
+    if let Some(zone) = here.zone.as_deref().filter(|_| !world.is_carried(here.zone.as_deref())) {
+        let label = &draft.observed.owner.spec.zone_node_label;
+        return Some(format!("no node has the label {label} with {zone}, and a pod that leaves would not come back"));
+    }
     let may_be_broken = draft.observed.owner.spec.update_strategy.update_not_ready;
     let is_other = |child: &&ChildView| child.name != here.name && world.is_served(child.zone.as_deref());
     let others = world.zones.iter().filter_map(|(zone, _)| world.child(target, zone.as_deref())).filter(is_other);
@@ -206,8 +212,8 @@ fn elsewhere(draft: &Draft, world: &World, here: &ChildView, current: i32, targe
     let obstacle = others.filter_map(|child| Some((child, child.set.as_deref()?))).find_map(|(child, set)| {
         unavailable(set, &child.pods, draft.now, |pod, is_broken| is_stray(pod) || (is_broken && may_be_broken))
     });
-    let cure = "set spec.updateStrategy.updateNotReady to true to go on without";
-    obstacle.map(|obstacle| if may_be_broken { obstacle } else { format!("{obstacle}; {cure}") })
+    let cure = if may_be_broken { "" } else { "; set spec.updateStrategy.updateNotReady to true to go on without" };
+    obstacle.map(|obstacle| format!("a pod of another zone is away: {obstacle}{cure}"))
 }
 
 /// A pod of an older version that does not come up holds the others, also if it never was well: nothing that the pods say tells which of
@@ -416,16 +422,4 @@ fn words(text: &str) -> String {
         ("spec.progressDeadlineSeconds", "spec.updateStrategy.canaryWatchSeconds"),
     ];
     FIELDS.into_iter().fold(text.to_owned(), |text, (there, here)| text.replace(there, here))
-}
-
-/// Every pod of every zone carries the version and has passed.
-pub(super) fn promote(draft: &mut Draft, world: &World, current: i32, target: i32) -> Stand {
-    upgrade::put_in_charge(draft, target);
-    let (reason, how) = if world.wanted() == 0 {
-        (Reason::PromotedUnverified, "it has no pods, so nothing of it was verified")
-    } else {
-        (Reason::Promoted, "every pod carries it")
-    };
-    draft.normal(reason, &format!("version {target} is in charge after version {current}: {how}"));
-    report::rest(world, target)
 }

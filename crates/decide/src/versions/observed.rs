@@ -20,6 +20,8 @@ pub struct VersionsObserved {
     pub kept: BTreeMap<i32, String>,
     /// StatefulSets that carry its marks and that nobody controls: it was deleted and they stayed.
     pub orphans: Vec<OrphanView>,
+    /// Pods that carry its marks, and that no StatefulSet controls: theirs was deleted with orphan, and its version is not wanted any more.
+    pub abandoned: Vec<String>,
     /// Names of StatefulSets that are in the way: a child would have this name, and it is not one of ours.
     pub foreign: Vec<String>,
     /// The Service of activeService, if one is named.

@@ -29,13 +29,23 @@ pub(super) fn rest(world: &World, current: i32) -> Stand {
     if wanted == 0 {
         return Stand::new(Motion::Rest, VersionPhase::Ready, Reason::NoPods, format!("version {current} has no pods"));
     }
-    let mislabelled = world.children(current).iter().find_map(|child| child.mislabelled.as_ref());
-    let but = mislabelled.map(|but| format!("; {but}")).unwrap_or_default();
-    let message = match wanted {
-        1 => format!("version {current} has its pod available{but}"),
-        _ => format!("version {current} has all {wanted} pods available{but}"),
+    let has = match wanted {
+        1 => format!("version {current} has its pod available"),
+        _ => format!("version {current} has all {wanted} pods available"),
     };
-    Stand::new(Motion::Rest, VersionPhase::Ready, Reason::AtRest, message)
+    let mislabelled = world.children(current).iter().find_map(|child| child.mislabelled.clone());
+    let told: Vec<_> = [Some(has), mislabelled, abandoned(&world.observed.abandoned)].into_iter().flatten().collect();
+    Stand::new(Motion::Rest, VersionPhase::Ready, Reason::AtRest, told.join("; "))
+}
+
+/// Pods that nobody looks after, in words. They are not deleted: whoever orphaned them wanted them to stay.
+fn abandoned(pods: &[String]) -> Option<String> {
+    let (what, them) = match pods {
+        [] => return None,
+        [one] => (format!("pod {one} belongs"), "it"),
+        [first, others @ ..] => (format!("pod {first} and {} more belong", others.len()), "them"),
+    };
+    Some(format!("{what} to no StatefulSet any more, and nobody looks after {them}: delete {them} unless wanted"))
 }
 
 /// The version in charge is all that is wanted, and comes by itself, unless one of its pods has not come up for too long.

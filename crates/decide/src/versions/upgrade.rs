@@ -202,7 +202,7 @@ fn roll(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) ->
             return moving(VersionPhase::Upgrading, Reason::VersionRolling, message);
         }
         let obstacle = world.obstacle(Some(child), &child.name, *count);
-        let Some(obstacle) = obstacle.filter(|_| world.is_served(zone.as_deref())) else { continue };
+        let Some(obstacle) = obstacle.filter(|_| world.is_carried(zone.as_deref())) else { continue };
         if let Some(end) = overdue(draft, &upgrade) {
             let why = format!("not all pods were there by {}: {obstacle}", clock(end));
             return fail(draft, world, upgrade, &why, current);
@@ -210,6 +210,9 @@ fn roll(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) ->
         let message = format!("version {version}: waiting for all pods: {obstacle}");
         draft.status.upgrade = Some(upgrade);
         return moving(VersionPhase::Upgrading, Reason::VersionRolling, message);
+    }
+    for child in world.children(version).iter().filter(|child| child.stale.is_some()) {
+        mark(draft, child, None);
     }
     promote(draft, world, version, current)
 }
@@ -225,32 +228,20 @@ fn overdue(draft: &mut Draft, upgrade: &Upgrade) -> Option<jiff::Timestamp> {
     None
 }
 
-/// The version takes over.
-pub(super) fn put_in_charge(draft: &mut Draft, version: i32) {
+/// The version takes over. It rests when what was there before is gone, too.
+pub(super) fn promote(draft: &mut Draft, world: &World, version: i32, current: i32) -> Stand {
     draft.status.current_version = Some(version);
     (draft.status.update_version, draft.status.upgrade) = (None, None);
     draft.status.promotion_time = Some(draft.now);
     draft.wake_now();
-}
-
-fn promote(draft: &mut Draft, world: &World, version: i32, current: i32) -> Stand {
-    for child in world.children(version).iter().filter(|child| child.stale.is_some()) {
-        mark(draft, child, None);
-    }
-    put_in_charge(draft, version);
-    let (reason, note) = if world.wanted() == 0 {
-        (
-            Reason::PromotedUnverified,
-            format!(
-                "version {version} is in charge after version {current}; it has no pods, so nothing of it was verified"
-            ),
-        )
+    let (reason, how) = if world.wanted() == 0 {
+        (Reason::PromotedUnverified, "; it has no pods, so nothing of it was verified")
+    } else if world.has_empty_zone() {
+        (Reason::Promoted, ", with all its pods available but for zones that no node carries")
     } else {
-        (
-            Reason::Promoted,
-            format!("version {version} is in charge after version {current}, with all its pods available"),
-        )
+        (Reason::Promoted, ", with all its pods available")
     };
+    let note = format!("version {version} is in charge after version {current}{how}");
     draft.normal(reason, &note);
     moving(VersionPhase::CleaningUp, reason, note)
 }

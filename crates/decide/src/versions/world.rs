@@ -147,10 +147,22 @@ impl<'a> World<'a> {
     }
 
     /// True if pods can come up in the zone: a node carries it. If no node carries any, all of them are waited for.
-    pub(super) fn is_served(&self, zone: Option<&str>) -> bool {
+    pub(super) fn is_carried(&self, zone: Option<&str>) -> bool {
         let empty = &self.observed.empty_zones;
         let is_empty = |zone: Option<&str>| zone.is_some_and(|zone| empty.iter().any(|empty| empty == zone));
         !is_empty(zone) || self.zones.iter().all(|(zone, _)| is_empty(zone.as_deref()))
+    }
+
+    /// True if the zone is waited for: pods can come up there, or one that is Ready has to be kept.
+    pub(super) fn is_served(&self, zone: Option<&str>) -> bool {
+        let is_there = |child: &ChildView| child.zone.as_deref() == zone;
+        self.is_carried(zone)
+            || self.observed.children.iter().any(|child| is_there(child) && child.pods.iter().any(is_ready))
+    }
+
+    /// True if pods are wanted in a zone where none can come up.
+    pub(super) fn has_empty_zone(&self) -> bool {
+        self.zones.iter().any(|(zone, count)| *count > 0 && !self.is_carried(zone.as_deref()))
     }
 
     /// The zones that are waited for.
@@ -159,10 +171,11 @@ impl<'a> World<'a> {
     }
 
     /// The zone of the canaries, with its pods: the one in which the version has pods already, in whatever order the list is by now, else
-    /// the first one that is waited for.
+    /// the first one in which pods can come up.
     pub(super) fn canary_zone(&self, version: i32) -> Option<(Option<&str>, i32)> {
         let has_begun = |(zone, count): &&(Option<String>, i32)| *count > 0 && self.has_begun(version, zone.as_deref());
-        let zone = self.served().find(has_begun).or_else(|| self.served().next());
+        let carried = || self.zones.iter().filter(|(zone, _)| self.is_carried(zone.as_deref()));
+        let zone = carried().find(has_begun).or_else(|| carried().next());
         zone.map(|(zone, count)| (zone.as_deref(), *count))
     }
 

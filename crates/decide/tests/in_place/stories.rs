@@ -46,6 +46,20 @@ fn what_is_ready_stays_so_while_the_kept_template_of_the_version_before_goes() {
 }
 
 #[test]
+fn it_is_not_ready_before_a_zone_without_pods_has_the_template_of_the_version_in_charge() {
+    let mut world = World::new(&json!({ "check": check() }));
+    world.spec["zoneReplicas"] = json!("Spread");
+    world.zones(&["a", "b", "c", "d"]);
+    world.settle();
+    assert!(world.set("web-d").pods.is_empty() && world.is_complete(), "{world:?}");
+    world.template("h2");
+    world.until("in charge", |world| {
+        (world.status.phase, world.status.current_version) == (VersionPhase::Ready, Some(2))
+    });
+    assert!(!world.run(60, |world| world.status.phase != VersionPhase::Ready), "{world:?}");
+}
+
+#[test]
 fn a_change_of_mind_moves_the_pod_that_had_moved_and_then_the_others() {
     let mut world = installed(&json!({ "check": check() }));
     world.template("h2");

@@ -41,6 +41,8 @@ pub struct World {
     /// The templates that are kept: digest and settings, by version.
     pub kept: BTreeMap<i32, (String, String)>,
     pub foreign: Vec<String>,
+    /// Zones that no node carries any more: what runs there runs on.
+    pub closed_zones: Vec<String>,
     /// Pod templates by their number in the model, from 1: version and content.
     pub templates: Vec<(i32, String)>,
     /// Contents whose pods never become Ready.
@@ -97,6 +99,7 @@ impl World {
             marks: BTreeMap::new(),
             kept: BTreeMap::new(),
             foreign: Vec::new(),
+            closed_zones: Vec::new(),
             templates: Vec::new(),
             bad: BTreeSet::new(),
             metrics: BTreeMap::new(),
@@ -171,6 +174,7 @@ impl World {
             children: self.native.sets.values().map(|set| self.child(set)).collect(),
             kept: self.kept.iter().map(|(version, (hash, _))| (*version, hash.clone())).collect(),
             orphans: Vec::new(),
+            abandoned: Vec::new(),
             foreign: self.foreign.clone(),
             active: None,
             preview: None,
@@ -178,7 +182,7 @@ impl World {
             keeps_children: false,
             serves_policies: true,
             config: Vec::new(),
-            empty_zones: Vec::new(),
+            empty_zones: self.closed_zones.clone(),
             tried,
         }
     }

@@ -259,3 +259,32 @@ fn a_zone_added_in_mid_upgrade_begins_as_the_version_in_charge() {
     world.settle();
     assert!(world.is_complete() && world.status.phase == VersionPhase::Ready, "{world:?}");
 }
+
+/// Somebody has changed the label of a node, and nobody has noticed: the pods there run on, and one that leaves would not come back.
+#[test]
+fn in_a_zone_whose_nodes_have_lost_their_label_no_pod_is_rolled() {
+    for strategy in [json!({}), checked("Hold"), json!({ "updateNotReady": true })] {
+        let mut world = zoned(&strategy);
+        world.closed_zones = vec!["a".into()];
+        world.template("h2");
+        world.until("the others", |world| world.status.current_version == Some(2));
+        soon(&mut world);
+        let layouts = ["web-a", "web-b", "web-c"].map(|name| world.layout(name));
+        assert_eq!(layouts, ["h1 h1 h1", "h2 h2 h2", "h2 h2 h2"], "{world:?}");
+        assert_ne!(world.status.phase, VersionPhase::Ready);
+        let why = "no pod of StatefulSet web-a is rolled: no node has the label topology.kubernetes.io/zone with a";
+        assert!(world.status.message.contains(why), "{world:?}");
+        // The next one does not begin there either.
+        world.template("h3");
+        world.until("the others", |world| world.status.current_version == Some(3));
+        soon(&mut world);
+        assert_eq!(world.layout("web-a"), "h1 h1 h1", "{world:?}");
+        world.closed_zones.clear();
+        world.settle();
+        assert_eq!(
+            (world.layout("web-a").as_str(), world.status.phase),
+            ("h3 h3 h3", VersionPhase::Ready),
+            "{world:?}"
+        );
+    }
+}

@@ -9,10 +9,12 @@ impl World {
     /// The StatefulSet controller and the kubelet do one thing for each child. True if anything changed.
     pub fn tick(&mut self) -> bool {
         let before = self.children.clone();
-        let (now, bad, empty) = (self.now, &self.bad, &self.empty_zones);
+        let (now, bad, empty, closed) = (self.now, &self.bad, &self.empty_zones, &self.closed_zones);
         for child in &mut self.children {
             let is_bad = bad.contains(&child.hash) || child.zone.as_ref().is_some_and(|zone| empty.contains(zone));
-            for pod in child.pods.iter_mut().filter(|pod| !pod.deleting && pod.ready == is_bad) {
+            let is_closed = child.zone.as_ref().is_some_and(|zone| closed.contains(zone));
+            let may_change = |pod: &PodView| !pod.deleting && pod.ready == is_bad && (pod.ready || !is_closed);
+            for pod in child.pods.iter_mut().filter(|pod| may_change(pod)) {
                 (pod.ready, pod.ready_since) = (!is_bad, Some(now));
             }
             step(child, now, &mut self.uids);

@@ -122,3 +122,19 @@ fn an_update_strategy_of_the_template_that_is_overruled_is_told() {
     let both = without_effect(&partition, true).expect("told");
     assert!(both.contains("updateOnEnvChange") && both.contains("rollingUpdate.partition 2"), "{both}");
 }
+
+#[test]
+fn pods_that_nobody_looks_after_any_more_are_told_and_left() {
+    let mut world = World::new(&json!({}));
+    world.settle();
+    world.abandoned = vec!["web-v7-0".into()];
+    world.settle();
+    let told = "; pod web-v7-0 belongs to no StatefulSet any more, and nobody looks after it: delete it unless wanted";
+    assert!(world.status.message.ends_with(told), "{world:?}");
+    world.abandoned.push("web-v7-1".into());
+    world.settle();
+    assert!(world.status.message.contains("; pod web-v7-0 and 1 more belong"), "{world:?}");
+    world.abandoned.clear();
+    world.settle();
+    assert_eq!(world.status.message, "version 1 has all 3 pods available");
+}

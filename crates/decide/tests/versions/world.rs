@@ -30,6 +30,8 @@ pub struct World {
     pub status: ExtendedStatefulSetStatus,
     /// Zones that no node carries: no pod comes up there.
     pub empty_zones: Vec<String>,
+    /// Zones that no node carries any more: what runs there runs on, and nothing comes up.
+    pub closed_zones: Vec<String>,
     /// Templates that are kept.
     pub kept: BTreeMap<i32, String>,
     pub children: Vec<ChildView>,
@@ -44,6 +46,7 @@ pub struct World {
     pub serves_policies: bool,
     /// StatefulSets that were let go.
     pub orphans: Vec<String>,
+    pub abandoned: Vec<String>,
     pub min_ready_seconds: i32,
     /// Digests whose pods never become Ready.
     pub bad: BTreeSet<String>,
@@ -86,6 +89,7 @@ impl World {
             children: Vec::new(),
             kept: BTreeMap::new(),
             empty_zones: Vec::new(),
+            closed_zones: Vec::new(),
             foreign: Vec::new(),
             active: None,
             preview: None,
@@ -95,6 +99,7 @@ impl World {
             keeps_children: false,
             serves_policies: true,
             orphans: Vec::new(),
+            abandoned: Vec::new(),
             min_ready_seconds: 0,
             bad: BTreeSet::new(),
             failing: BTreeSet::new(),
@@ -132,6 +137,7 @@ impl World {
             children: self.children.clone(),
             kept: self.kept.clone(),
             orphans: Vec::new(),
+            abandoned: self.abandoned.clone(),
             foreign: self.foreign.clone(),
             active: self.active.clone(),
             preview: self.preview.clone(),
@@ -139,7 +145,7 @@ impl World {
             keeps_children: self.keeps_children,
             serves_policies: self.serves_policies,
             config: Vec::new(),
-            empty_zones: self.empty_zones.clone(),
+            empty_zones: [self.empty_zones.clone(), self.closed_zones.clone()].concat(),
             tried,
         }
     }

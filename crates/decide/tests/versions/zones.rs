@@ -105,3 +105,39 @@ fn a_zone_that_comes_in_mid_roll_costs_the_others_no_pod() {
     world.zones(&["c", "a", "b"]);
     assert_eq!(steps(&mut world, ["a", "b", "c"]), [[3, 3, -1], [3, 3, 0], [3, 3, 3]]);
 }
+
+/// Somebody has changed the label of a node, and nobody has noticed: the pods there run on.
+#[test]
+fn pods_of_a_zone_whose_nodes_have_lost_their_label_stay_until_those_of_the_next_version_are_there() {
+    for zones in [["a", "b"], ["b", "a"]] {
+        let mut world = World::new(&json!({}));
+        world.zones(&zones);
+        world.settle();
+        world.closed_zones = vec!["b".into()];
+        world.template("h2");
+        world.run_until(|world| world.status.current_version == Some(2));
+        assert!(world.status.message.contains("but for zones that no node carries"), "{world:?}");
+        world.settle();
+        assert_eq!(world.available(world.child("web-b-v1")), 3, "{world:?}");
+        assert!(world.status.message.contains("version 1 stays while version 2 is not as it should be"), "{world:?}");
+        world.closed_zones.clear();
+        world.settle();
+        assert_eq!(world.status.phase, VersionPhase::Ready, "{world:?}");
+        assert_eq!(world.versions().into_iter().collect::<Vec<_>>(), [2]);
+    }
+}
+
+#[test]
+fn and_the_way_back_is_short() {
+    let mut world = World::new(&json!({}));
+    world.zones(&["a", "b"]);
+    world.settle();
+    world.closed_zones = vec!["b".into()];
+    world.template("h2");
+    world.settle();
+    let kept = world.child("web-b-v1").pods.clone();
+    world.template("h1");
+    world.settle();
+    assert_eq!((world.status.current_version, &world.child("web-b-v1").pods), (Some(1), &kept), "{world:?}");
+    assert_eq!(world.versions().into_iter().collect::<Vec<_>>(), [1]);
+}

@@ -71,3 +71,19 @@ async fn a_canary_that_a_quota_keeps_out_is_told_with_the_reason() {
     story.until("version 2 alone", |view| view.is_only(2)).await;
     story.end().await;
 }
+
+/// Whoever deletes a StatefulSet with orphan wants its pods to stay. Nobody looks after them when its version is not wanted any more.
+#[tokio::test]
+async fn pods_that_belong_to_nobody_are_told_and_left() {
+    let mut story = Story::at_rest("nobodys", &db()).await;
+    story.release("app:2-never-ready").await;
+    story.until("a canary of version 2", |view| view.world.pods.contains_key("db-v2-0") && view.is_told()).await;
+    story.scene.kill_operator();
+    story.scene.kubectl_ok(&["delete", "statefulset", "db-v2", "--cascade=orphan"], "").await;
+    story.release("app:1").await;
+    story.scene.start_operator();
+    let told = "version 1 has all 3 pods available; pod db-v2-0 belongs to no StatefulSet any more";
+    let left = story.until("it is told", |view| view.is_told() && view.status.message.starts_with(told)).await;
+    assert!(left.world.pods.contains_key("db-v2-0"));
+    story.end().await;
+}

@@ -189,3 +189,24 @@ async fn canaries_whose_zone_is_dropped_begin_again_in_the_first_one() {
     story.until("version 2 alone", |view| view.is_only(2) && view.world.sets.len() == 1).await;
     story.end().await;
 }
+
+/// Somebody has changed the label of a node. Its pods run on, and nothing of them goes for pods that cannot come up.
+#[tokio::test]
+async fn pods_whose_node_was_given_another_zone_stay_until_the_next_version_is_there_too() {
+    let story = in_zones("relabel", &["a", "b"]).await;
+    let before = story.view().await;
+    label_nodes(&story, &["a", "other"]).await;
+    story.release("app:2").await;
+    let stays = "version 1 stays while version 2 is not as it should be: db-b-v2-0 is not Ready";
+    let told = story.until("version 1 stays", |view| view.status.message.contains(stays)).await;
+    assert_eq!((told.status.current_version, told.uids("db-a-v2-").len()), (Some(2), 2));
+    assert_eq!(told.uids("db-b-v1-"), before.uids("db-b-v1-"));
+    assert_eq!(told.condition("ZoneUnschedulable"), "True/ZoneUnschedulable");
+    let promoted = &story.scene.until_events(Reason::Promoted, 1).await[0];
+    let note = promoted.note.clone().unwrap_or_default();
+    assert!(note.contains("but for zones that no node carries"), "{note}");
+    label_nodes(&story, &["a", "b"]).await;
+    story.until("version 2 alone", |view| view.is_only(2)).await;
+    story.assert_never_fewer_than(4);
+    story.end().await;
+}

@@ -26,6 +26,8 @@ pub(super) struct Known {
     pub(super) kept: Kept,
     /// Pods in the way.
     pub(super) strays: Strays,
+    /// Pods that no StatefulSet controls.
+    pub(super) abandoned: Vec<String>,
     pub(super) empty_zones: Vec<String>,
     /// False if nothing can fill in a missing number of replicas.
     pub(super) serves_policies: bool,

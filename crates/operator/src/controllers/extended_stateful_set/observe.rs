@@ -136,6 +136,7 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
         } else {
             in_the_way::strays(&context.client, &sets, &pods.items).await?
         },
+        abandoned: pods.items.iter().filter_map(|pod| abandoned(pod, &name, &sets)).collect(),
         empty_zones: if is_leaving { Vec::new() } else { empty_zones(&owner, context).await? },
         serves_policies: owner.spec.written_replicas().is_some() || serves_mutating_policies(&context.client).await,
         ..Known::default()
@@ -183,6 +184,7 @@ fn scene(
         children,
         kept: known.kept.templates,
         orphans: Vec::new(),
+        abandoned: known.abandoned,
         foreign: foreign(&owner, context),
         active: known.services.active,
         preview: known.services.preview,
@@ -222,6 +224,16 @@ fn orphan(set: &SetObject) -> Option<OrphanView> {
     let is_free =
         !set.is_controlled() && set.metadata.deletion_timestamp.is_none() && set.annotation(names::VERSION).is_some();
     is_free.then(|| OrphanView { name: set.name().to_owned(), uid: set.uid().to_owned() })
+}
+
+/// The name of a pod of ours that nobody controls, if no StatefulSet is there that would take it in.
+fn abandoned(pod: &PodObject, owner: &str, sets: &[SetObject]) -> Option<String> {
+    let name = pod.metadata.name.as_deref()?;
+    let (set, _) = name.rsplit_once('-')?;
+    let is_marked = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::VERSION));
+    let is_ours = is_marked && (set == owner || set.strip_prefix(owner).is_some_and(|rest| rest.starts_with('-')));
+    let is_free = pod.controller().is_none() && pod.metadata.deletion_timestamp.is_none();
+    (is_ours && is_free && sets.iter().all(|other| other.name() != set)).then(|| name.to_owned())
 }
 
 /// What is wrong with the checks as written.
