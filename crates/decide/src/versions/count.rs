@@ -16,6 +16,7 @@ pub(super) fn follow(draft: &mut Draft, world: &World) {
         let Some(child) = world.child(current, zone).filter(|child| !child.deleting) else { continue };
         let is_right = child.replicas == now || (only_grows && now < child.replicas);
         if is_right || (world.is_in_place && !is_at_rest(draft, child, current)) {
+            keep::leave(draft, child);
             continue;
         }
         keep::tell_drift(draft, child, count);

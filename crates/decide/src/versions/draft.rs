@@ -1,5 +1,7 @@
 //! A plan in the making: collects actions, events and the next wake-up, and becomes a plan exactly once.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use sts_plus_api::{ExtendedStatefulSetStatus, Reason, VersionPhase};
 
@@ -44,6 +46,8 @@ pub(super) struct Draft<'a> {
     pub(super) now: Timestamp,
     pub(super) status: ExtendedStatefulSetStatus,
     pub(super) actions: Vec<VersionAction>,
+    /// StatefulSets that somebody else has written to, which is told when it is put back.
+    pub(super) untold: BTreeSet<String>,
     events: Vec<Event>,
     wake: Option<Timestamp>,
 }
@@ -51,7 +55,7 @@ pub(super) struct Draft<'a> {
 impl<'a> Draft<'a> {
     pub(super) fn new(observed: &'a VersionsObserved, now: Timestamp) -> Self {
         let status = observed.owner.status.clone();
-        Self { observed, now, status, actions: Vec::new(), events: Vec::new(), wake: None }
+        Self { observed, now, status, actions: Vec::new(), untold: BTreeSet::new(), events: Vec::new(), wake: None }
     }
 
     /// The pods of each zone.

@@ -145,10 +145,22 @@ pub(super) fn scale(draft: &mut Draft, child: &ChildView, replicas: i32) {
     draft.act(VersionAction::Scale { name: child.name.clone(), uid: child.uid.clone(), replicas });
 }
 
-/// What stands in its spec is what the operator left there, or is about to.
-pub(super) fn is_known(draft: &Draft, child: &ChildView) -> bool {
+/// What somebody else has written to it stays for now. It is told when it is put back, and not taken for ours until then.
+pub(super) fn leave(draft: &mut Draft, child: &ChildView) {
+    if has_drifted(draft, child) {
+        draft.untold.insert(child.name.clone());
+    }
+}
+
+/// The generation to be noted of it: the one that the operator left there, or is about to; 0 if there is none.
+pub(super) fn to_be_noted(draft: &Draft, child: &ChildView) -> i64 {
     let writes = |action: &VersionAction| matches!(action, VersionAction::Apply { name, .. } if *name == child.name);
-    !is_unknown(draft, child) || draft.actions.iter().any(writes)
+    let is_ours = || !is_unknown(draft, child) && !draft.untold.contains(&child.name);
+    if is_ours() || draft.actions.iter().any(writes) {
+        child.generation
+    } else {
+        noted(draft, child).next().unwrap_or_default()
+    }
 }
 
 /// What the operator left there was never noted, and it is not as it was born.

@@ -130,7 +130,7 @@ fn set(draft: &Draft, world: &World, child: &ChildView, version: i32) -> Version
         zone: child.zone.clone(),
         replicas: if world.is_in_place { number(pods().count()) } else { child.replicas },
         ready: number(pods().filter(|pod| is_ready(pod)).count()),
-        generation: if keep::is_known(draft, child) { child.generation } else { 0 },
+        generation: keep::to_be_noted(draft, child),
     }
 }
 

@@ -41,3 +41,28 @@ fn what_was_written_by_hand_gets_no_pod_while_the_template_is_refused() {
     world.settle();
     assert_eq!((world.set("web").replicas, world.layout("web").as_str()), (3, "h1 h1 h1"));
 }
+
+#[test]
+fn what_was_written_by_hand_meanwhile_is_put_back_when_the_template_is_mended() {
+    let mut world: World = installed(&json!({}));
+    world.refused_template("h2");
+    world.edit_image("web");
+    world.settle();
+    world.problem = None;
+    world.template("h1");
+    world.settle();
+    assert_eq!((world.layout("web").as_str(), world.status.phase), ("h1 h1 h1", VersionPhase::Ready), "{world:?}");
+    assert_eq!((world.heard(Reason::ChildDrift), world.status.last_version), (1, 1));
+}
+
+#[test]
+fn pods_scaled_by_hand_are_put_back_and_told_whenever_that_is_seen() {
+    let mut world = installed(&json!({}));
+    world.refused_template("h2");
+    world.settle();
+    world.edit("web", |set| set.replicas = 1);
+    // Before its controller has seen it.
+    world.round();
+    world.settle();
+    assert_eq!((world.set("web").replicas, world.heard(Reason::ChildDrift)), (3, 1));
+}
