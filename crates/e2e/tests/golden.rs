@@ -1,10 +1,13 @@
-//! Golden stories: whole rollouts as the API server recorded them.
+//! Golden stories: whole rollouts as the API server recorded them; and how soon a change is told. No other file of tests runs beside this one.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
+use std::time::{Duration, Instant};
+
+use serde_json::json;
 use sts_plus_api::names::HOLD;
-use sts_plus_api::{ConditionType, Reason};
-use sts_plus_e2e::{Scene, Seen, audit, moves, story};
+use sts_plus_api::{ConditionType, Phase, Reason};
+use sts_plus_e2e::{Scene, Seen, World, audit, moves, objects, story};
 
 /// From the change of the image to the end. The partition goes up in the very write that changes the template; each step comes
 /// after two passed checks; after the last pod the partition rests first, and only under that hold the final checks are made.
@@ -131,4 +134,54 @@ async fn every_request_of_the_operator_says_who_it_is() {
     let strange: Vec<_> = all.iter().filter(|entry| entry.user_agent != format!("sts-plus/{version}")).collect();
     assert!(strange.is_empty(), "{strange:?}");
     scene.end().await;
+}
+
+/// From the API server's reply to the template change until the change of the condition has arrived here.
+#[tokio::test]
+async fn a_template_change_is_in_the_conditions_within_a_second() {
+    const SAMPLES: usize = 20;
+    let gate = objects::with(Scene::gate().await, "/spec/check/preflight", json!(false));
+    let gate = objects::with(gate, "/spec/check/final", json!(false));
+    let gate = objects::with(gate, "/spec/pauseBefore", json!([0]));
+    let scene = Scene::at_rest("soon", 1, &gate).await;
+    let (mut away, mut back) = (Vec::new(), Vec::new());
+    let pending = |world: &World| {
+        [ConditionType::Ready, ConditionType::RolledOut]
+            .map(|kind| world.condition(kind))
+            .iter()
+            .all(|it| it.starts_with("False/"))
+            && world.condition(ConditionType::Reconciling).starts_with("True/")
+    };
+    let done = |world: &World| {
+        [ConditionType::Ready, ConditionType::RolledOut]
+            .map(|kind| world.condition(kind))
+            .iter()
+            .all(|it| it.starts_with("True/"))
+    };
+    for sample in 0..SAMPLES {
+        let image = format!("app:{}", sample + 2);
+        away.push(told_after(&scene, &image, pending).await);
+        let awaited = scene.until("it waits for a person", |world| world.is(Phase::Paused)).await;
+        assert_eq!((awaited.image("web-0"), awaited.is_held()), ("app:1", true));
+        back.push(told_after(&scene, "app:1", done).await);
+    }
+    assert_eq!(scene.world().image("web-0"), "app:1");
+    assert_eq!(scene.world().partition(), Some(1));
+    for (what, mut took) in [("away", away), ("back", back)] {
+        took.sort();
+        println!("{what}: median {:?}, slowest {:?} of {SAMPLES}", took[SAMPLES / 2], took[SAMPLES - 1]);
+        // One of twenty may meet a busy machine.
+        assert!(took[SAMPLES - 2] < Duration::from_secs(1), "{what}: {took:?}");
+    }
+    scene.end().await;
+}
+
+async fn told_after(scene: &Scene, image: &str, wanted: impl Fn(&World) -> bool) -> Duration {
+    let body = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "app", "image": image }] } } } });
+    let patch = kube::api::Patch::Merge(&body);
+    let sets = scene.api("statefulset");
+    sets.patch("web", &kube::api::PatchParams::default(), &patch).await.expect("the template is accepted");
+    let replied = Instant::now();
+    scene.until("it is in the conditions", wanted).await;
+    replied.elapsed()
 }

@@ -114,11 +114,12 @@ async fn without_its_controller_revision_the_update_revision_becomes_current() {
         // Any change makes the controller look.
         place.delete_pod("web-1").await;
         let state = place
-            .until("web-1 is back", |state| {
-                state.pods.len() == 2 && state.pod(1).uid != before.pod(1).uid && state.pod(1).ready
+            .until("web-1 is back and that is in the status", |state| {
+                let is_back = state.pods.len() == 2 && state.pod(1).uid != before.pod(1).uid && state.pod(1).ready;
+                is_back && state.has_flipped()
             })
             .await;
-        assert_eq!((state.layout().as_str(), state.has_flipped()), ("0:1 1:2", true));
+        assert_eq!(state.layout(), "0:1 1:2");
     })
     .await;
 }
