@@ -78,7 +78,7 @@ pub struct RolloutView {
     pub annotations: BTreeMap<String, String>,
     /// True: pods of the old revision that are broken are not waited for.
     pub passes_broken: bool,
-    /// What keeps pods of the same application in other StatefulSets from being available: no further pod is rolled beside it.
+    /// What keeps a pod from being rolled outside of the StatefulSet: pods of the same application that are away, a zone without nodes.
     pub elsewhere: Option<String>,
     /// Spec, with the defaults of the schema.
     pub spec: PhasedRolloutSpec,

@@ -140,24 +140,19 @@ async fn every_request_of_the_operator_says_who_it_is() {
 #[tokio::test]
 async fn a_template_change_is_in_the_conditions_within_a_second() {
     const SAMPLES: usize = 20;
-    let gate = objects::with(Scene::gate().await, "/spec/check/preflight", json!(false));
-    let gate = objects::with(gate, "/spec/check/final", json!(false));
+    let gate = objects::with(Scene::gate().await, "/spec/check/preflight", false);
+    let gate = objects::with(gate, "/spec/check/final", false);
     let gate = objects::with(gate, "/spec/pauseBefore", json!([0]));
     let scene = Scene::at_rest("soon", 1, &gate).await;
     let (mut away, mut back) = (Vec::new(), Vec::new());
-    let pending = |world: &World| {
+    let both = |world: &World, status: &str| {
         [ConditionType::Ready, ConditionType::RolledOut]
-            .map(|kind| world.condition(kind))
-            .iter()
-            .all(|it| it.starts_with("False/"))
-            && world.condition(ConditionType::Reconciling).starts_with("True/")
+            .into_iter()
+            .all(|kind| world.condition(kind).starts_with(status))
     };
-    let done = |world: &World| {
-        [ConditionType::Ready, ConditionType::RolledOut]
-            .map(|kind| world.condition(kind))
-            .iter()
-            .all(|it| it.starts_with("True/"))
-    };
+    let pending =
+        |world: &World| both(world, "False/") && world.condition(ConditionType::Reconciling).starts_with("True/");
+    let done = |world: &World| both(world, "True/");
     for sample in 0..SAMPLES {
         let image = format!("app:{}", sample + 2);
         away.push(told_after(&scene, &image, pending).await);

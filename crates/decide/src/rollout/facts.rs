@@ -231,9 +231,7 @@ impl Obstacle<'_> {
             }
             Self::Surplus(pod) => describe_surplus(pod, facts),
             Self::Missing(index) => describe_missing(facts, &facts.pod_name(*index)),
-            Self::Elsewhere(what) => {
-                format!("no pod of StatefulSet {} is rolled: {what}", facts.set.name)
-            }
+            Self::Elsewhere(what) => format!("no pod of StatefulSet {} is rolled: {what}", facts.set.name),
         }
     }
 }

@@ -285,7 +285,7 @@ pub(crate) fn last_words(draft: &Draft) -> String {
     report::last_words(&draft.status.checks, draft.observed.rollout.spec.check.all_queries().count())
 }
 
-/// What keeps the next pod from being rolled, also in another StatefulSet of the application. After the last one nothing is rolled, and a set of
+/// What keeps the next pod from being rolled, also outside of the StatefulSet. After the last one nothing is rolled, and a set of
 /// which no pod is Ready loses nothing by being mended.
 pub(crate) fn obstacle<'a>(
     draft: &Draft<'a>,

@@ -201,7 +201,7 @@ fn taking_part<'w>(draft: &Draft, world: &World<'w>, current: i32, target: i32) 
 /// What keeps pods of the other zones from being available, as those of one StatefulSet are waited for. Those that carry neither version are
 /// what an upgrade repairs. Where no node carries the zone, a pod that leaves would not come back.
 fn elsewhere(draft: &Draft, world: &World, here: &ChildView, current: i32, target: i32) -> Option<String> {
-    if let Some(zone) = here.zone.as_deref().filter(|_| !world.is_carried(here.zone.as_deref())) {
+    if let Some(zone) = here.zone.as_deref().filter(|zone| !world.is_carried(Some(zone))) {
         let label = &draft.observed.owner.spec.zone_node_label;
         return Some(format!("no node has the label {label} with {zone}, and a pod that leaves would not come back"));
     }

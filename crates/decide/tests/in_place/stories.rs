@@ -34,14 +34,19 @@ pub fn failing(more: &serde_json::Value) -> World {
     world
 }
 
+/// The version gets in charge, and from then on nothing is said to be under way.
+fn ready_for_good(world: &mut World, version: i32) {
+    world.until("in charge", |world| {
+        (world.status.phase, world.status.current_version) == (VersionPhase::Ready, Some(version))
+    });
+    assert!(!world.run(60, |world| world.status.phase != VersionPhase::Ready), "{world:?}");
+}
+
 #[test]
 fn what_is_ready_stays_so_while_the_kept_template_of_the_version_before_goes() {
     let mut world = installed(&json!({ "check": check() }));
     world.template("h2");
-    world.until("in charge", |world| {
-        (world.status.phase, world.status.current_version) == (VersionPhase::Ready, Some(2))
-    });
-    assert!(!world.run(60, |world| world.status.phase != VersionPhase::Ready), "{world:?}");
+    ready_for_good(&mut world, 2);
     assert_eq!(world.kept.keys().collect::<Vec<_>>(), [&2]);
 }
 
@@ -53,10 +58,7 @@ fn it_is_not_ready_before_a_zone_without_pods_has_the_template_of_the_version_in
     world.settle();
     assert!(world.set("web-d").pods.is_empty() && world.is_complete(), "{world:?}");
     world.template("h2");
-    world.until("in charge", |world| {
-        (world.status.phase, world.status.current_version) == (VersionPhase::Ready, Some(2))
-    });
-    assert!(!world.run(60, |world| world.status.phase != VersionPhase::Ready), "{world:?}");
+    ready_for_good(&mut world, 2);
 }
 
 #[test]

@@ -53,8 +53,8 @@ impl World {
 
     /// All its pods are there and available, in every zone, and no other.
     pub fn is_complete(&self, version: i32) -> bool {
-        let empty = || self.empty_zones.iter().chain(&self.closed_zones);
-        let is_served = |zone: &Option<String>| zone.as_ref().is_none_or(|zone| !empty().any(|empty| empty == zone));
+        let empty = self.uncarried();
+        let is_served = |zone: &Option<String>| zone.as_ref().is_none_or(|zone| !empty.contains(zone));
         self.wanted().iter().filter(|(zone, _)| is_served(zone)).all(|(zone, count)| {
             let child = self.of(version).find(|child| child.zone == *zone);
             child.map_or(*count == 0, |child| {

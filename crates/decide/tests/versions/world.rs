@@ -114,6 +114,11 @@ impl World {
         serde_json::from_value(self.spec.clone()).unwrap()
     }
 
+    /// The zones that no node carries.
+    pub fn uncarried(&self) -> Vec<String> {
+        [self.empty_zones.clone(), self.closed_zones.clone()].concat()
+    }
+
     pub fn observe(&self, tried: Option<Try>) -> VersionsObserved {
         VersionsObserved {
             owner: OwnerView {
@@ -145,7 +150,7 @@ impl World {
             keeps_children: self.keeps_children,
             serves_policies: self.serves_policies,
             config: Vec::new(),
-            empty_zones: [self.empty_zones.clone(), self.closed_zones.clone()].concat(),
+            empty_zones: self.uncarried(),
             tried,
         }
     }
