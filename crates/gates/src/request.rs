@@ -71,6 +71,7 @@ mod tests {
     use super::*;
     use crate::credentials::SecretData;
 
+    // spec: pr§3, L073
     #[tokio::test]
     async fn is_a_form_post_with_one_authorization() {
         let data = [("token".to_owned(), b"t0ken".to_vec())].into();

@@ -136,6 +136,7 @@ mod tests {
         pairs.iter().map(|(name, value)| (*name, (*value).to_owned())).collect()
     }
 
+    // spec: pr§2, L069
     #[rstest]
     #[case::plain(r#"up{job="x"}"#, r#"up{job="x"}"#)]
     #[case::pod(r#"up{pod="${pod}"}"#, r#"up{pod="web-1"}"#)]
@@ -157,6 +158,7 @@ mod tests {
         assert_eq!(fill(expr, &values(&[("pod", "web-1"), ("ordinal", "1")])).as_deref(), Ok(want));
     }
 
+    // spec: pr§2, L069
     #[rstest]
     #[case::unknown("${podd}", "unknown variable ${podd}")]
     #[case::no_name("${}", "unknown variable ${}")]
@@ -173,6 +175,7 @@ mod tests {
         assert!(found.contains(want), "{found}");
     }
 
+    // spec: pr§2, L069
     #[rstest]
     #[case(r#""${node}""#, "\"a\\\"b\\\\c'd`e\\nf\"")]
     #[case("'${node}'", "'a\"b\\\\c\\'d`e\\nf'")]
@@ -215,11 +218,13 @@ mod tests {
             let _ = fill(&expr, &values(&[("pod", &value)]));
         }
 
+        // spec: pr§2, L069
         #[test]
         fn text_without_a_variable_is_untouched(expr in "[^$]{0,80}") {
             prop_assert_eq!(fill(&expr, &BTreeMap::new()), Ok(expr));
         }
 
+        // spec: pr§2
         #[test]
         fn a_value_never_leaves_its_string(value in ".{1,30}", quote in prop_oneof![Just("\""), Just("'"), Just("`")]) {
             if let Ok(filled) = fill(&format!("{quote}${{pod}}{quote}"), &values(&[("pod", &value)])) {

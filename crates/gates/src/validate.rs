@@ -108,6 +108,7 @@ mod tests {
         assert_eq!(all(&one(query(expr, url))), []);
     }
 
+    // spec: pr§1, L029
     #[rstest]
     #[case(
         "up{",

@@ -151,6 +151,7 @@ mod tests {
         assert!(matches!(tries.take("u", &asked("a")), Stand::None));
     }
 
+    // spec: L067, L072
     #[tokio::test(start_paused = true)]
     async fn an_outcome_for_something_else_is_void() {
         let tries = Arc::new(Tries::default());
@@ -167,6 +168,7 @@ mod tests {
         assert!(matches!(tries.take("u", &asked("a")), Stand::None));
     }
 
+    // spec: L067
     #[tokio::test(start_paused = true)]
     async fn a_try_under_way_is_awaited_and_can_be_stopped() {
         let tries = Arc::new(Tries::default());

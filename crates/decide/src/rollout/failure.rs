@@ -265,10 +265,8 @@ pub(crate) fn roll_back<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
         };
     }
     if facts.set.current_revision.as_deref() != Some(&last_good) {
-        let message = format!(
-            "{} is the current revision already: going back to {last_good} needs a template change",
-            facts.wanted
-        );
+        let current = facts.set.current_revision.as_deref().unwrap_or("no revision");
+        let message = format!("{current} is the current revision: going back to {last_good} needs a template change");
         return draft.finish(facts, &stuck(message));
     }
     // A pod that is gone takes the reason with it: the failure stands in the status before the first one is deleted, or an operator

@@ -359,7 +359,7 @@ pub(crate) fn obstructed<'a>(
 }
 
 /// The checks cannot be used as they are configured: held until a person mends them, and no try is used up.
-fn unusable<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, current: Current, problem: &ConfigProblem) -> Plan {
+pub(crate) fn unusable<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, current: Current, problem: &ConfigProblem) -> Plan {
     draft.status.current = Some(current);
     look_again(&mut draft);
     draft.finish(facts, &Stand::new(Motion::Stalled, Phase::Blocked, problem.reason, problem.message.clone()))

@@ -38,6 +38,11 @@ pub(crate) fn first<'a>(mut draft: Draft<'a>, facts: &Facts<'a>, next: PodIndex,
         let current = gate::resume(&draft, facts, Step::Preflight, next);
         return gate::obstructed(draft, facts, current, obstacle);
     }
+    // Checks that cannot be made would hold the rollout after this pod. A set that was never healthy has nothing to lose.
+    if let Some(problem) = draft.observed.config.first().filter(|_| !draft.status.never_healthy) {
+        let current = gate::resume(&draft, facts, Step::Preflight, next);
+        return gate::unusable(draft, facts, current, problem);
+    }
     if let Some(stand) = awaits_approval(&draft, facts, next) {
         gate::remember(&mut draft, facts, Step::Preflight, next);
         return draft.finish(facts, &stand);

@@ -84,6 +84,7 @@ mod tests {
     }
 
     /// Every limit from 0 to 7 or none, odd or not, every count from 0 to 9, against the plainest reading of the words.
+    // spec: es§2, L024
     #[test]
     fn the_whole_cube() {
         let mut seen = 0;
@@ -104,6 +105,7 @@ mod tests {
         assert_eq!(seen, 9 * 9 * 2 * 10);
     }
 
+    // spec: es§2, L148
     #[test]
     fn a_clamped_count_stays_where_it_was_brought_to() {
         for scaling in cube() {
@@ -121,6 +123,7 @@ mod tests {
         .unwrap()
     }
 
+    // spec: es§1
     #[test]
     fn what_is_left_over_goes_to_the_first_zones() {
         let counts = |spec: &ExtendedStatefulSetSpec, n| spread(spec, n).iter().map(|(_, n)| *n).collect::<Vec<_>>();

@@ -38,6 +38,7 @@ fn of(reply: &Reply, success_when: SuccessWhen) -> (Verdict, bool, String) {
 }
 
 /// Verdicts that are no error: (verdict, value shown). Whether it passed follows from successWhen.
+// spec: pr§3, L027, L060, L061
 #[rstest]
 #[case::one_series(answer("vector", &format!("[{UP}]")), Verdict::Data, "up{job=\"x\"} = 1")]
 #[case::empty(answer("vector", "[]"), Verdict::NoData, "no series returned by up{job=\"x\"}")]
@@ -79,6 +80,7 @@ fn usable(#[case] body: String, #[case] verdict: Verdict, #[case] shown: &str) {
     }
 }
 
+// spec: pr§3
 #[rstest]
 #[case::scalar(answer("scalar", r#"[1,"1"]"#), "must return a vector")]
 #[case::string(answer("string", r#"[1,"x"]"#), "must return a vector")]
@@ -123,6 +125,7 @@ fn errors(#[case] body: String, #[case] want: &str) {
     }
 }
 
+// spec: pr§3
 #[rstest]
 #[case("[]", SuccessWhen::NoData, Verdict::Error, false)]
 #[case("[]", SuccessWhen::Data, Verdict::Error, false)]
@@ -139,6 +142,7 @@ fn warnings(#[case] result: &str, #[case] success_when: SuccessWhen, #[case] ver
     }
 }
 
+// spec: pr§3
 #[rstest]
 #[case(
     400,
@@ -214,6 +218,7 @@ fn good_headers(#[case] content_type: Option<&str>, #[case] content_encoding: Op
     assert!(of(&reply, SuccessWhen::NoData).1);
 }
 
+// spec: pr§3
 #[test]
 fn a_body_over_the_limit_is_an_error() {
     let good = answer("vector", "[]");
@@ -312,6 +317,7 @@ fn is_an_answer(body: &[u8]) -> bool {
 }
 
 proptest! {
+    // spec: pr§3, L063
     #[test]
     fn bytes_never_panic_and_never_pass(body in prop::collection::vec(any::<u8>(), 0..200), status in 100_u16..600) {
         for success_when in [SuccessWhen::NoData, SuccessWhen::Data] {
@@ -320,6 +326,7 @@ proptest! {
         }
     }
 
+    // spec: pr§3, L063
     #[test]
     fn json_never_passes_unless_it_is_an_answer(body in json()) {
         for success_when in [SuccessWhen::NoData, SuccessWhen::Data] {
@@ -328,6 +335,7 @@ proptest! {
         }
     }
 
+    // spec: pr§3, L063
     #[test]
     fn a_damaged_answer_passes_only_if_it_still_is_one(at in 0_usize..200, byte in any::<u8>(), cut_off in any::<bool>()) {
         let mut body = answer("vector", &format!("[{UP}]")).into_bytes();

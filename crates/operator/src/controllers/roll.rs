@@ -202,6 +202,7 @@ mod tests {
         Some((patch, after))
     }
 
+    // spec: pr§4
     #[test]
     fn a_step_is_guarded_by_uid_and_generation() {
         let document = document(&json!({names::CLAIM: "pr"}), &held());

@@ -129,6 +129,7 @@ mod tests {
         assert_eq!(me.look(Some(&short), at(4)), Turn::Take);
     }
 
+    // spec: L090
     #[test]
     fn a_leader_stops_before_anybody_begins() {
         let timing = Timing { lease: LEASE, renew: at(10), retry: at(2) };

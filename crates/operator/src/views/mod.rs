@@ -1,6 +1,7 @@
 //! What the operator reads of each object: projections that hold only what decisions need, and their conversion into the types
 //! of `decide`. Pure. A field of a kind that is not known here can never break a watch.
 
+mod owner;
 mod pod;
 mod refusal;
 mod rollout;
@@ -8,6 +9,7 @@ mod set;
 
 use serde::{Deserialize, Deserializer};
 
+pub use owner::owner_view;
 pub use pod::PodObject;
 pub use refusal::{REFUSALS, RefusalObject};
 pub use rollout::rollout_view;

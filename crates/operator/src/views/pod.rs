@@ -226,6 +226,7 @@ mod tests {
         assert_eq!(ordinal(json!({"metadata": {"name": "stray"}})), None);
     }
 
+    // spec: pr§6
     #[test]
     fn each_stuck_reason_is_a_problem_in_containers_and_init_containers() {
         for reason in STUCK {

@@ -10,7 +10,7 @@ mod leave;
 mod memory;
 mod observe;
 mod refusal;
-mod render;
+pub mod render;
 mod services;
 mod templates;
 mod trial;

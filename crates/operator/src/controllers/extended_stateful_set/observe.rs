@@ -8,7 +8,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
 use serde_json::Value;
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
-use sts_plus_decide::{CheckRequest, ChildView, ConfigProblem, OrphanView, OwnerView, SetView, VersionsObserved};
+use sts_plus_decide::{CheckRequest, ChildView, ConfigProblem, OrphanView, SetView, VersionsObserved};
 
 use super::memory::Known;
 use super::render::{self, Child};
@@ -20,7 +20,7 @@ use crate::controllers::phased_rollout::attempt;
 use crate::errors::Error;
 use crate::hold::serves_mutating_policies;
 use crate::tries::Asked;
-use crate::views::{PodObject, SetObject};
+use crate::views::{PodObject, SetObject, owner_view};
 
 /// What was seen: the input of the decision, and the objects that a write needs more of.
 pub(super) struct Scene {
@@ -197,20 +197,6 @@ fn scene(
     };
     let sets = sets.into_iter().map(|set| (set.name().to_owned(), set)).collect();
     Scene { observed, owner, sets }
-}
-
-fn owner_view(owner: &ExtendedStatefulSet) -> OwnerView {
-    let meta = &owner.metadata;
-    OwnerView {
-        name: meta.name.clone().unwrap_or_default(),
-        namespace: meta.namespace.clone().unwrap_or_default(),
-        generation: meta.generation.unwrap_or_default(),
-        deleting: meta.deletion_timestamp.is_some(),
-        has_finalizer: owner.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER_VERSIONS),
-        annotations: meta.annotations.clone().unwrap_or_default(),
-        spec: owner.spec.clone(),
-        status: owner.status.clone().unwrap_or_default(),
-    }
 }
 
 /// StatefulSets of the namespace whose names begin like those of ours and that do not belong to it.

@@ -20,19 +20,24 @@ pub(super) fn first_ordinal(spec: Option<&Value>) -> i64 {
 
 /// One StatefulSet of a version.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Child<'a> {
-    pub(super) name: &'a str,
-    pub(super) version: i32,
+pub struct Child<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The number of the version.
+    pub version: i32,
     /// The digest of the version.
-    pub(super) hash: &'a str,
-    pub(super) replicas: i32,
-    pub(super) partition: i32,
+    pub hash: &'a str,
+    /// Its number of pods.
+    pub replicas: i32,
+    /// The index below which no pod is rolled.
+    pub partition: i32,
     /// Its zone, and the place of the zone in the list when the StatefulSet was made, from 1.
-    pub(super) zone: Option<(&'a str, usize)>,
+    pub zone: Option<(&'a str, usize)>,
 }
 
 /// The digests of the template, and what decisions need of it.
-pub(super) fn template_view(owner: &ExtendedStatefulSet) -> TemplateView {
+#[must_use]
+pub fn template_view(owner: &ExtendedStatefulSet) -> TemplateView {
     let template = &owner.spec.template;
     let empty = Map::new();
     let spec = template.get("spec").and_then(Value::as_object).unwrap_or(&empty);
@@ -78,7 +83,8 @@ fn hash(value: &Value) -> String {
 }
 
 /// Everything of the StatefulSet that is ours. Only the rollout engine ever lowers its partition.
-pub(super) fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
+#[must_use]
+pub fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
     let template = template_view(owner);
     let mut set = owner.spec.template.clone();
     let labels = labels(owner, child);
@@ -297,6 +303,7 @@ mod tests {
     }
 
     /// L165: a zone beside the user's terms would be an alternative to them.
+    // spec: es§7, L165
     #[test]
     fn the_zone_is_in_every_term_and_in_every_container() {
         let body = rendered(&template(), Some(("z2", 2)));
@@ -311,6 +318,7 @@ mod tests {
         assert_eq!(body["spec"]["selector"]["matchLabels"][names::ZONE], "z2");
     }
 
+    // spec: es§3
     #[test]
     fn the_digest_is_about_what_restarts_pods() {
         let of = |change: Value| {
@@ -345,6 +353,7 @@ mod tests {
         assert_ne!(of(json!({"start": 5})), of(json!({"start": 6})));
     }
 
+    // spec: es§1, L023
     #[test]
     fn what_has_another_shape_stays_for_the_api_server_to_refuse() {
         for odd in [

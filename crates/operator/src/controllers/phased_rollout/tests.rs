@@ -257,6 +257,7 @@ async fn a_set_is_claimed_and_then_nothing_is_asked_or_written() {
     assert!(rig.asked().is_empty(), "at rest the caches are enough");
 }
 
+// spec: L075
 #[tokio::test]
 async fn what_is_to_be_written_is_decided_on_a_live_read() {
     let mut rig = Rig::new();
@@ -274,6 +275,7 @@ async fn what_is_to_be_written_is_decided_on_a_live_read() {
     assert!(asked.iter().all(|line| line.starts_with("GET")), "{asked:?}");
 }
 
+// spec: L075
 #[tokio::test]
 async fn a_cache_that_has_not_seen_our_write_is_not_decided_on() {
     let mut rig = Rig::new();
@@ -284,6 +286,7 @@ async fn a_cache_that_has_not_seen_our_write_is_not_decided_on() {
     assert!(rig.asked().contains(&"GET pods".to_owned()));
 }
 
+// spec: L075
 #[tokio::test]
 async fn an_answer_that_is_older_than_what_we_wrote_is_not_decided_on() {
     let mut rig = Rig::new();
@@ -295,6 +298,7 @@ async fn an_answer_that_is_older_than_what_we_wrote_is_not_decided_on() {
     assert_eq!(rig.writes().len(), before, "nothing was written on it");
 }
 
+// spec: L075
 #[tokio::test]
 async fn a_refused_write_is_decided_anew_at_once() {
     for code in [409, 422] {
@@ -316,6 +320,7 @@ async fn writes_that_are_refused_again_and_again_end_the_run() {
     assert_eq!(rig.writes().len(), usize::try_from(FRESH_ROUNDS).unwrap());
 }
 
+// spec: L045
 #[tokio::test]
 async fn a_write_that_is_forbidden_is_told_in_the_status() {
     let mut rig = Rig::new();
