@@ -27,7 +27,7 @@ help: ## print this list
 
 .PHONY: demo
 demo: ## show a bad release that is stopped, and versions side by side, on real parts of this machine; KUBECONFIG=… for a cluster of your own
-	@scripts/build '1.37' build --workspace --test lifetime --bin sts-plus --bin demo
+	@scripts/build '1.37' build --workspace --test generated --bin sts-plus --bin demo
 	@$(TARGET)/debug/demo $(if $(filter command,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)')
 
 .PHONY: test
@@ -35,10 +35,8 @@ test: ## build what is missing, run every test and lint, print the counts
 	@scripts/test
 
 .PHONY: soak
-soak: ## what takes too long for every day: ten minutes of fuzzing for each parser, and the long tests
-	@scripts/build '1.37' test --workspace --no-run
-	@scripts/fuzz 600
-	@cargo test --workspace --test model --test faults -- --ignored
+soak: ## what takes too long for every day: the long tests, other Kubernetes, fuzzing; STS_PLUS_FUZZ_SECONDS=… for each parser
+	@scripts/test soak
 
 .PHONY: lint
 lint: ## format check, clippy, licences and bans of dependencies, documentation, shell scripts

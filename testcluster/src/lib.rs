@@ -12,9 +12,12 @@ mod minor;
 mod pki;
 mod ports;
 mod process;
+pub mod report;
 mod stages;
 
-pub use cluster::{AuditEntry, AuditLog, Builder, Cluster, Component, ComponentHandle, SharedCluster, State};
+pub use cluster::{
+    AuditEntries, AuditEntry, AuditLog, Builder, Cluster, Component, ComponentHandle, SharedCluster, State,
+};
 pub use http::Method;
 pub use metrics::{
     Access, AuthProxy, Authority, Exporter, Identity, Prometheus, PrometheusConfig, SeenRequest, TlsProxy,

@@ -7,13 +7,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::components::{Component, Ports};
 use crate::{http_client::HttpClient, kubeconfig::Server, ports, process::Process};
 
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// The components that run.
 pub(crate) type Running = BTreeMap<Component, Process>;
@@ -45,7 +45,7 @@ impl Probes {
 
     /// Fails with the reason while the component is not well.
     pub(crate) async fn check(&self, component: Component) -> anyhow::Result<()> {
-        let (status, text) = match component {
+        let answer = match component {
             Component::Etcd => {
                 let members = self.etcd.json(&Method::POST, "/v3/cluster/member/list", Some(&json!({}))).await?;
                 if !members.to_string().contains(&self.etcd_name) {
@@ -58,8 +58,19 @@ impl Probes {
             Component::Scheduler => self.scheduler.get("/healthz").await?,
             Component::Kwok => self.kwok.get("/healthz").await?,
         };
-        if !status.is_success() {
-            bail!("{status}: {text}");
+        success(&answer)
+    }
+
+    /// Fails with the reason while the API server answers nobody; it may still be short of being ready.
+    pub(crate) async fn check_serving(&self) -> anyhow::Result<()> {
+        success(&self.api.get("/livez/ping").await?)
+    }
+
+    /// Creates an object, unless there is one with its name.
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> anyhow::Result<()> {
+        let (status, text) = self.api.call(&Method::POST, path, Some(object)).await?;
+        if !status.is_success() && status != StatusCode::CONFLICT {
+            bail!("{path}: {status}: {text}");
         }
         Ok(())
     }
@@ -75,6 +86,13 @@ impl Probes {
         }
         Ok(())
     }
+}
+
+fn success((status, text): &(StatusCode, String)) -> anyhow::Result<()> {
+    if !status.is_success() {
+        bail!("{status}: {text}");
+    }
+    Ok(())
 }
 
 /// Ready, and nothing keeps pods away.

@@ -80,12 +80,14 @@ impl Home {
         fs::File::create_new(dir.join(STATE))
             .and_then(|mut file| file.write_all(serde_json::to_string_pretty(&state)?.as_bytes()))
             .with_context(|| format!("another cluster is just starting in {}", dir.display()))?;
-        let janitor = Some(Janitor::spawn(&dir)?);
-        let home = Self { dir, janitor };
-        if keep_wanted() {
-            eprintln!("testcluster: STS_PLUS_KEEP is set, {} stays", home.dir.display());
-        }
-        Ok(home)
+        // Who is never dropped, a static, wants to be kept too: so there is no janitor from the start.
+        let janitor = if keep_wanted() {
+            eprintln!("testcluster: STS_PLUS_KEEP is set, {} stays", dir.display());
+            None
+        } else {
+            Some(Janitor::spawn(&dir)?)
+        };
+        Ok(Self { dir, janitor })
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -94,10 +96,6 @@ impl Home {
 
     /// Leaves the folder where it is.
     pub(crate) fn keep(mut self) {
-        self.release();
-    }
-
-    fn release(&mut self) {
         if let Some(janitor) = self.janitor.take() {
             janitor.release();
         }
@@ -106,9 +104,6 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        if keep_wanted() {
-            self.release();
-        }
         // The janitor does the work, so that there is one way to do it, and Drop waits for it.
         drop(mem::take(&mut self.janitor));
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::builder::User;
 
@@ -76,13 +76,34 @@ impl Layout {
         symlink(binary, self.kubectl()).context("cannot link kubectl")
     }
 
-    /// Every request, without bodies, once it is answered.
+    /// Requests without bodies, once they are answered. Of the components of the cluster only what they write to pods and to what pods
+    /// stem from, and how autoscalers look at counts: the rest is most of the log, and nobody asks for it.
     pub(crate) fn write_audit_policy(&self) -> anyhow::Result<()> {
+        let components = [
+            ("users", json!(["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "kwok"])),
+            ("userGroups", json!(["system:serviceaccounts:kube-system"])),
+        ];
+        let of_pods = json!([
+            { "group": "", "resources": ["pods", "persistentvolumeclaims", "services"] },
+            { "group": "apps", "resources": ["statefulsets"] },
+            { "group": "batch", "resources": ["jobs"] },
+        ]);
+        let writes = json!(["create", "update", "patch", "delete", "deletecollection"]);
+        let kept = components
+            .iter()
+            .map(|(key, who)| json!({ "level": "Metadata", *key: who, "verbs": writes, "resources": of_pods }));
+        let scale =
+            ["apps", "fissile.cloudfoundry.org"].map(|group| json!({ "group": group, "resources": ["*/scale"] }));
+        let scale = json!({ "level": "Metadata", "resources": scale });
+        let left_out = components.iter().map(|(key, who)| json!({ "level": "None", *key: who }));
+        let probes = json!({ "level": "None", "nonResourceURLs": ["/livez*", "/readyz*"] });
+        let rules: Vec<Value> =
+            kept.chain([scale]).chain(left_out).chain([probes, json!({ "level": "Metadata" })]).collect();
         let policy = json!({
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",
             "omitStages": ["RequestReceived", "ResponseStarted"],
-            "rules": [{ "level": "Metadata" }],
+            "rules": rules,
         });
         fs::write(self.config("audit-policy.json"), policy.to_string())?;
         Ok(())

@@ -23,7 +23,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 pub use self::{
-    audit::{AuditEntry, AuditLog},
+    audit::{AuditEntries, AuditEntry, AuditLog},
     builder::Builder,
     components::Component,
     home::State,
@@ -67,6 +67,7 @@ pub struct Cluster {
     users: Vec<User>,
     took: Duration,
     kubeconfig: PathBuf,
+    audit_log: AuditLog,
 }
 
 impl Cluster {
@@ -76,8 +77,10 @@ impl Cluster {
     }
 
     fn assemble(parts: Parts, home: Home, settings: Settings, users: Vec<User>, took: Duration) -> Self {
-        let kubeconfig = Layout::new(home.dir()).kubeconfig();
+        let layout = Layout::new(home.dir());
         Self {
+            kubeconfig: layout.kubeconfig(),
+            audit_log: AuditLog::new(layout.audit_log()),
             running: Mutex::new(parts.running),
             home,
             launches: parts.launches,
@@ -86,7 +89,6 @@ impl Cluster {
             settings,
             users,
             took,
-            kubeconfig,
         }
     }
 
@@ -194,10 +196,10 @@ impl Cluster {
         self.layout().logs()
     }
 
-    /// Reads who asked the API server for what.
+    /// Who asked the API server for what.
     #[must_use]
-    pub fn audit_log(&self) -> AuditLog {
-        AuditLog::new(self.layout().audit_log())
+    pub fn audit_log(&self) -> &AuditLog {
+        &self.audit_log
     }
 
     /// A request as admin, answered with JSON; for what kubectl would be too slow for.

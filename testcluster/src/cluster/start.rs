@@ -6,7 +6,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use http::Method;
 use serde_json::{Value, json};
 
 use super::{
@@ -23,7 +22,7 @@ use crate::{
     kubeconfig::{self, Caller, Server},
     pki::{Pki, random_hex},
     process::Process,
-    stages,
+    report, stages,
 };
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -56,6 +55,7 @@ pub(super) async fn start(settings: Settings) -> anyhow::Result<Cluster> {
     };
     let took = since.elapsed();
     say(&format!("Kubernetes {minor} is ready after {:.1} s", took.as_secs_f32()));
+    report::control_plane(minor, took)?;
     Ok(Cluster::assemble(parts, home, settings, users, took))
 }
 
@@ -101,21 +101,22 @@ async fn try_once(
     let launches = plan.launches();
     let probes = Probes::new(&server, ports, &etcd_name, &admin_token)?;
     let mut running = Running::new();
-    let (first, rest) = Component::ALL.split_at(2);
-    for component in first {
-        spawn(*component, &launches, &mut running)?;
+    for component in [Component::Etcd, Component::ApiServer] {
+        spawn(component, &launches, &mut running)?;
     }
-    for component in first {
-        wait(component.name(), PATIENCE, &mut running, || probes.check(*component)).await?;
-    }
-    for component in rest {
-        spawn(*component, &launches, &mut running)?;
-    }
-    create_content(&probes, settings.nodes).await?;
-    for component in rest {
-        wait(component.name(), PATIENCE, &mut running, || probes.check(*component)).await?;
-    }
+    wait("etcd", PATIENCE, &mut running, || probes.check(Component::Etcd)).await?;
+    // Once it serves, the API server takes another second for what the rest needs (roles above all); an admin and kwok need none of it.
+    wait("kube-apiserver", PATIENCE, &mut running, || probes.check_serving()).await?;
     let nodes = settings.nodes;
+    wait("first objects", PATIENCE, &mut running, || create_content(&probes, nodes)).await?;
+    spawn(Component::Kwok, &launches, &mut running)?;
+    wait("kube-apiserver", PATIENCE, &mut running, || probes.check(Component::ApiServer)).await?;
+    for component in [Component::ControllerManager, Component::Scheduler] {
+        spawn(component, &launches, &mut running)?;
+    }
+    for component in [Component::ControllerManager, Component::Scheduler, Component::Kwok] {
+        wait(component.name(), PATIENCE, &mut running, || probes.check(component)).await?;
+    }
     wait("nodes", PATIENCE, &mut running, || probes.check_content(nodes)).await?;
     Ok(Parts { running, launches, probes, server })
 }
@@ -144,7 +145,7 @@ fn write_kubeconfigs(layout: &Layout, server: &Server, users: &[User]) -> anyhow
     admin.context("the admin is one of the users")
 }
 
-/// The nodes, and the storage class whose volumes kwok provides.
+/// The nodes, and the storage class whose volumes kwok provides; can be repeated.
 async fn create_content(probes: &Probes, nodes: usize) -> anyhow::Result<()> {
     let class = json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -158,9 +159,9 @@ async fn create_content(probes: &Probes, nodes: usize) -> anyhow::Result<()> {
         "volumeBindingMode": "Immediate",
         "allowVolumeExpansion": true,
     });
-    probes.api.json(&Method::POST, "/apis/storage.k8s.io/v1/storageclasses", Some(&class)).await?;
+    probes.create("/apis/storage.k8s.io/v1/storageclasses", &class).await?;
     for (number, zone) in (0..nodes).zip(ZONES.into_iter().cycle()) {
-        probes.api.json(&Method::POST, "/api/v1/nodes", Some(&node(number, zone))).await?;
+        probes.create("/api/v1/nodes", &node(number, zone)).await?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
 
 use super::Server;
 use crate::http_client::HttpClient;
@@ -43,6 +44,10 @@ pub struct SeenRequest {
     pub user_agent: Option<String>,
     /// What it was answered with.
     pub status: u16,
+    /// What Prometheus answered; empty if it was not asked.
+    pub answer: String,
+    /// When it was answered, before whoever asks has it.
+    pub at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -105,6 +110,12 @@ impl AuthProxy {
         self.inner().seen.clone()
     }
 
+    /// Those of them whose form contains this, as it came.
+    #[must_use]
+    pub fn seen_about(&self, part: &str) -> Vec<SeenRequest> {
+        self.inner().seen.iter().filter(|request| request.body.contains(part)).cloned().collect()
+    }
+
     /// How many requests have arrived since the last [`AuthProxy::forget`].
     #[must_use]
     pub fn count(&self) -> usize {
@@ -138,16 +149,21 @@ async fn handle(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Res
         authorization: text(&parts.headers, &header::AUTHORIZATION),
         user_agent: text(&parts.headers, &header::USER_AGENT),
         status: 0,
+        answer: String::new(),
+        at: Timestamp::now(),
     };
     let (upstream, refusal) = {
         let inner = lock(&inner);
         (inner.upstream.clone(), refusal(&inner, seen.authorization.as_deref()))
     };
-    let response = match refusal {
-        Some(response) => response,
-        None => forward(&upstream, parts, body).await,
+    let response = if let Some(response) = refusal {
+        response
+    } else {
+        let response = forward(&upstream, parts, body).await;
+        seen.answer = String::from_utf8_lossy(response.body()).into_owned();
+        response.map(Body::from)
     };
-    seen.status = response.status().as_u16();
+    (seen.status, seen.at) = (response.status().as_u16(), Timestamp::now());
     lock(&inner).seen.push(seen);
     response
 }
@@ -170,17 +186,20 @@ fn refusal(inner: &Inner, authorization: Option<&str>) -> Option<Response> {
     Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, scheme)], "Unauthorized\n").into_response())
 }
 
-async fn forward(upstream: &HttpClient, mut parts: http::request::Parts, body: Bytes) -> Response {
+async fn forward(upstream: &HttpClient, mut parts: http::request::Parts, body: Bytes) -> http::Response<Bytes> {
     // Prometheus itself demands nothing, and credentials belong in no log of it.
     parts.headers.remove(header::AUTHORIZATION);
     let request = http::Request::from_parts(parts, Full::new(body));
     match upstream.send(request).await {
-        Ok(answer) => {
-            let (mut parts, body) = answer.into_parts();
-            parts.headers.remove(header::TRANSFER_ENCODING);
-            Response::from_parts(parts, Body::from(body))
+        Ok(mut answer) => {
+            answer.headers_mut().remove(header::TRANSFER_ENCODING);
+            answer
         }
-        Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}\n")).into_response(),
+        Err(error) => {
+            let mut answer = http::Response::new(Bytes::from(format!("{error:#}\n")));
+            *answer.status_mut() = StatusCode::BAD_GATEWAY;
+            answer
+        }
     }
 }
 

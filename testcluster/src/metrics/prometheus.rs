@@ -17,7 +17,7 @@ use crate::{
     process::{Launch, Process},
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 const ATTEMPTS: u32 = 4;
 
 /// What Prometheus scrapes and how.
@@ -69,7 +69,7 @@ impl Prometheus {
     /// Builds it if needed, starts it on a free loopback port with its data in `dir`, and returns when it answers queries.
     ///
     /// # Errors
-    /// When it cannot be built, or does not get ready within half a minute.
+    /// When it cannot be built, or does not get ready within a minute.
     pub async fn start(dir: &Path, config: &PrometheusConfig) -> anyhow::Result<Self> {
         let program = tokio::task::spawn_blocking(Assets::prometheus).await??;
         let dir = std::path::absolute(dir)?;
@@ -113,7 +113,7 @@ impl Prometheus {
     /// Starts it again on the same port and data, after a stop.
     ///
     /// # Errors
-    /// When it runs, or does not get ready within half a minute.
+    /// When it runs, or does not get ready within a minute.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         if self.process.is_some() {
             bail!("Prometheus runs already");
@@ -161,7 +161,7 @@ impl Prometheus {
     /// Waits until an instant query returns some series (`nonempty`), or none.
     ///
     /// # Errors
-    /// When that is not so within half a minute, with the last answer; when the expression is bad.
+    /// When that is not so within a minute, with the last answer; when the expression is bad.
     pub async fn wait_for(&self, expression: &str, nonempty: bool) -> anyhow::Result<Value> {
         self.wait_until(expression, |data| {
             let series = data.get("result").and_then(Value::as_array);
@@ -173,7 +173,7 @@ impl Prometheus {
     /// Waits until the data of an instant query is as wanted, and returns it.
     ///
     /// # Errors
-    /// When that is not so within half a minute, with the last answer; when the expression is bad.
+    /// When that is not so within a minute, with the last answer; when the expression is bad.
     pub async fn wait_until(&self, expression: &str, wanted: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
         let until = Instant::now() + PATIENCE;
         loop {

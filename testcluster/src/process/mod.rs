@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 pub use self::identity::Identity;
 
@@ -126,12 +126,16 @@ impl Process {
         tail(&self.launch.log, 15)
     }
 
-    /// Freezes it (SIGSTOP): its sockets stay open and nothing is answered.
+    /// Freezes it (SIGSTOP): its sockets stay open and nothing is answered, once this returns: a signal reaches one thread after the other.
     ///
     /// # Errors
     /// When it has ended.
     pub fn pause(&mut self) -> anyhow::Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        let any_change = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid_of(self.id())?), any_change)
+            .with_context(|| format!("cannot stop {}", self.launch.name))?;
+        Ok(())
     }
 
     /// Lets it go on after [`Process::pause`].
@@ -265,9 +269,9 @@ mod tests {
     }
 
     fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_mins(1);
         while !done() {
-            assert!(Instant::now() < until, "not within 10 s: {what}");
+            assert!(Instant::now() < until, "not within a minute: {what}");
             thread::sleep(Duration::from_millis(10));
         }
     }

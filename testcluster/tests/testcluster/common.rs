@@ -1,5 +1,4 @@
 //! What the tests share: waiting on a condition, and looking for processes that were left behind.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::{
     fs,
@@ -10,6 +9,9 @@ use std::{
 
 use serde_json::Value;
 use testcluster::{Cluster, Method};
+
+/// How long anything may take that a test waits for: long, since the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The command under test.
 pub fn testcluster(args: &[&str]) -> Command {
@@ -37,7 +39,7 @@ pub fn processes_of(dir: &Path) -> Vec<String> {
 
 /// Waits until nothing runs for `dir` and it is gone.
 pub fn assert_nothing_is_left(dir: &Path) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + PATIENCE;
     loop {
         let left = processes_of(dir);
         if left.is_empty() && !dir.exists() {
@@ -50,7 +52,7 @@ pub fn assert_nothing_is_left(dir: &Path) {
 
 /// Waits until `wanted` holds for the object at `path`, and returns it.
 pub async fn wait_for(cluster: &Cluster, path: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + PATIENCE;
     loop {
         let answer = cluster.request(Method::GET, path, None).await;
         if let Ok(object) = &answer
@@ -58,20 +60,20 @@ pub async fn wait_for(cluster: &Cluster, path: &str, what: &str, wanted: impl Fn
         {
             return object.clone();
         }
-        assert!(Instant::now() < until, "{path}: not within 30 s: {what}; last answer: {answer:#?}");
+        assert!(Instant::now() < until, "{path}: not in time: {what}; last answer: {answer:#?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// Waits until the request fails with `status`.
 pub async fn wait_for_status(cluster: &Cluster, path: &str, status: u16) {
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + PATIENCE;
     loop {
         let answer = cluster.request(Method::GET, path, None).await;
         if answer.as_ref().is_err_and(|error| error.to_string().contains(&status.to_string())) {
             return;
         }
-        assert!(Instant::now() < until, "{path}: no {status} within 30 s; last answer: {answer:?}");
+        assert!(Instant::now() < until, "{path}: no {status} in time; last answer: {answer:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,15 +1,12 @@
 //! Each stage of `stages/pods.yaml`, one after the other on one cluster.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{ready, wait_for, wait_for_status};
 use serde_json::{Value, json};
-use testcluster::{Cluster, Method, SharedCluster};
+use testcluster::{Cluster, Method};
 
-static CLUSTER: SharedCluster = SharedCluster::new(Cluster::builder);
+use crate::CLUSTER;
+use crate::common::{PATIENCE, ready, wait_for, wait_for_status};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -43,13 +40,10 @@ fn waiting(pod: &Value) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn a_healthy_pod_is_ready_at_once_and_goes_at_once() {
+async fn a_healthy_pod_gets_ready_and_goes() {
     let cluster = CLUSTER.get().await.unwrap();
     let path = plain(cluster, "healthy", "app:1").await;
-    let since = Instant::now();
     let pod = wait_for(cluster, &path, "Ready", |pod| ready(pod) == Some("True")).await;
-    println!("Ready after {:.1?}", since.elapsed());
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     assert_eq!(pod.pointer("/status/phase"), Some(&json!("Running")));
     assert!(pod.pointer("/status/podIP").is_some());
     cluster.request(Method::DELETE, &path, None).await.unwrap();
@@ -118,11 +112,16 @@ async fn a_pod_that_is_slow_to_stop() {
     wait_for(cluster, &path, "Ready", |pod| ready(pod) == Some("True")).await;
     let since = Instant::now();
     cluster.request(Method::DELETE, &path, None).await.unwrap();
-    // A change while it is Terminating does not put it off.
-    cluster.kubectl_ok(&["label", "pod", "slow", "touched=yes"]).await.unwrap();
+    // Changes while it is Terminating do not put it off: with one after the other it goes all the same.
+    let mut changes = 0;
+    while cluster.request(Method::GET, &path, None).await.is_ok() {
+        changes += 1;
+        let label = format!("touched={changes}");
+        cluster.kubectl(&["label", "--overwrite", "pod", "slow", &label]).await.unwrap();
+        assert!(since.elapsed() < PATIENCE, "it is still there after {changes} changes");
+    }
     wait_for_status(cluster, &path, 404).await;
-    let took = since.elapsed();
-    assert!(took > Duration::from_secs(2) && took < Duration::from_secs(6), "{took:?}");
+    assert!(since.elapsed() > Duration::from_secs(2), "{:?}", since.elapsed());
 }
 
 #[tokio::test]

@@ -1,17 +1,18 @@
 //! Nothing outlives its owner, nothing is started twice, and what goes wrong is said.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
-
-mod common;
 
 use std::{
     env, fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use common::{assert_nothing_is_left, processes_of, run, testcluster};
 use testcluster::{Cluster, SharedCluster};
+
+use crate::CLUSTER;
+use crate::common::{PATIENCE, assert_nothing_is_left, processes_of, run, testcluster};
 
 const CHILD_DIR: &str = "TESTCLUSTER_CHILD_DIR";
 
@@ -31,23 +32,35 @@ fn wait_until_it_starts(dir: &Path) {
 }
 
 fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < until, "not within 60 s: {what}");
+        assert!(Instant::now() < until, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
+/// The answer to a GET; empty while there is none.
+fn get(address: &str, path: &str) -> String {
+    let mut answer = String::new();
+    let asked = TcpStream::connect(address).and_then(|mut stream| {
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        stream.read_to_string(&mut answer)
+    });
+    asked.map_or_else(|_| String::new(), |_| answer)
+}
+
 #[test]
-fn up_leaves_it_running_and_down_removes_it() {
+fn up_leaves_it_running_with_its_prometheus_and_down_removes_all_of_it() {
     let (_parent, dir) = new_dir();
     let name = dir.to_str().unwrap();
-    let since = Instant::now();
-    let up = run(&["up", "--dir", name]);
-    println!("up took {:.1?}: {}", since.elapsed(), text(&up.stderr));
+    let up = run(&["up", "--prometheus", "--dir", name]);
     assert!(up.status.success(), "{}", text(&up.stderr));
-    let kubeconfig = dir.join("kubeconfig");
-    assert_eq!(text(&up.stdout).trim(), format!("export KUBECONFIG={}", kubeconfig.display()));
+    let (kubeconfig, metrics, exports) = (dir.join("kubeconfig"), dir.join("metrics"), text(&up.stdout));
+    assert_eq!(exports.lines().next(), Some(&*format!("export KUBECONFIG={}", kubeconfig.display())));
+    assert_eq!(exports.lines().nth(2), Some(&*format!("export METRICS_DIR={}", metrics.display())));
+    let prometheus = exports.lines().nth(1).and_then(|line| line.strip_prefix("export PROMETHEUS_URL=http://"));
+    fs::write(metrics.join("shop.prom"), "errors{pod=\"web-0\"} 2\n").unwrap();
+    wait_until("the file is scraped", || get(prometheus.unwrap(), "/api/v1/query?query=errors").contains("\"2\""));
 
     let nodes = Command::new(dir.join("bin/kubectl"))
         .args(["--request-timeout=10s", "get", "nodes", "-o", "name"])
@@ -124,7 +137,7 @@ async fn child_that_panics() {
 fn after_a_panic_of_a_test_process_nothing_is_left() {
     let (_parent, dir) = new_dir();
     let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "child_that_panics", "--ignored"])
+        .args(["--exact", "lifetime::child_that_panics", "--ignored"])
         .env(CHILD_DIR, &dir)
         .output()
         .unwrap();
@@ -135,18 +148,15 @@ fn after_a_panic_of_a_test_process_nothing_is_left() {
 
 #[tokio::test]
 async fn two_beside_each_other_know_nothing_of_each_other_and_end_with_their_drop() {
-    let start = || Cluster::builder().nodes(1).start();
-    let (one, two) = tokio::join!(start(), start());
+    let (one, two) = tokio::join!(Cluster::builder().nodes(1).start(), CLUSTER.get());
     let (one, two) = (one.unwrap(), two.unwrap());
     one.kubectl_ok(&["create", "namespace", "only-here"]).await.unwrap();
     let missing = two.kubectl(&["get", "namespace", "only-here"]).await.unwrap();
     assert!(text(&missing.stderr).contains("NotFound"), "{missing:?}");
-    let (first, second) = (one.dir().to_owned(), two.dir().to_owned());
+    let first = one.dir().to_owned();
     drop(one);
     assert_nothing_is_left(&first);
     assert!(two.kubectl_ok(&["get", "nodes"]).await.unwrap().contains("Ready"));
-    drop(two);
-    assert_nothing_is_left(&second);
 }
 
 #[test]

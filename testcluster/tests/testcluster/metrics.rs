@@ -1,25 +1,23 @@
 //! The real Prometheus, the exporter whose values a test sets, and the proxy that demands credentials.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
-mod common;
-
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use common::{assert_nothing_is_left, run};
 use serde_json::json;
 use testcluster::{Access, AuthProxy, Exporter, Prometheus, PrometheusConfig};
 
+/// A sample is seen for long, so that what is gone within the patience of a test has been ended by the scrape that did not find it.
 async fn start() -> (tempfile::TempDir, Exporter, Prometheus) {
     let dir = tempfile::tempdir().unwrap();
     let exporter = Exporter::start().await.unwrap();
-    let config = PrometheusConfig::scraping(&[exporter.target()]);
+    let lookback = Duration::from_mins(5);
+    let config = PrometheusConfig { lookback, ..PrometheusConfig::scraping(&[exporter.target()]) };
     let prometheus = Prometheus::start(dir.path(), &config).await.unwrap();
     (dir, exporter, prometheus)
 }
 
 #[tokio::test]
-async fn what_a_test_sets_is_seen_within_a_moment_and_what_it_removes_is_gone() {
+async fn what_a_test_sets_is_seen_and_what_it_removes_is_gone_at_the_next_scrape() {
     let (_dir, exporter, prometheus) = start().await;
     let labels = [("pod", "web-0"), ("namespace", "shop")];
     exporter.set("errors", &labels, 1.5);
@@ -30,13 +28,10 @@ async fn what_a_test_sets_is_seen_within_a_moment_and_what_it_removes_is_gone() 
     assert_eq!(data["result"][0]["value"][1], "1.5");
     prometheus.wait_for(r#"errors{pod="web-1"}"#, true).await.unwrap();
 
-    let since = Instant::now();
     exporter.set("errors", &labels, 0.0);
     prometheus.wait_until(query, |data| data["result"][0]["value"][1] == json!("0")).await.unwrap();
     exporter.remove("errors", &labels);
     prometheus.wait_for(query, false).await.unwrap();
-    println!("set and removed within {:.1?}", since.elapsed());
-    assert!(since.elapsed() < Duration::from_secs(4));
 
     exporter.set_failing(true);
     prometheus.wait_until("up", |data| data["result"][0]["value"][1] == json!("0")).await.unwrap();
@@ -52,13 +47,15 @@ async fn an_outage_and_a_silence_end() {
     prometheus.stop().await.unwrap();
     prometheus.query("errors").await.unwrap_err();
     prometheus.restart().await.unwrap();
-    prometheus.wait_for("errors", true).await.unwrap();
+    exporter.set("errors", &[], 2.0);
+    prometheus.wait_until("errors", |data| data["result"][0]["value"][1] == json!("2")).await.unwrap();
 
     prometheus.pause().unwrap();
     let silent = tokio::time::timeout(Duration::from_secs(1), prometheus.query("errors")).await;
     assert!(silent.is_err(), "no answer while it is frozen");
     prometheus.resume().unwrap();
-    prometheus.wait_for("errors", true).await.unwrap();
+    exporter.set("errors", &[], 3.0);
+    prometheus.wait_until("errors", |data| data["result"][0]["value"][1] == json!("3")).await.unwrap();
 }
 
 #[tokio::test]
@@ -113,22 +110,4 @@ async fn raw(address: &str, request: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     answer
-}
-
-#[tokio::test]
-async fn up_with_prometheus_scrapes_what_is_written_into_a_file() {
-    let parent = tempfile::tempdir().unwrap();
-    let dir = parent.path().join("cluster");
-    let up = run(&["up", "--prometheus", "--dir", dir.to_str().unwrap()]);
-    let exports = String::from_utf8(up.stdout).unwrap();
-    let url = exports.lines().find_map(|line| line.strip_prefix("export PROMETHEUS_URL=http://")).unwrap();
-    std::fs::write(dir.join("metrics/shop.prom"), "errors{pod=\"web-0\"} 2\n").unwrap();
-    let request = format!("GET /api/v1/query?query=errors HTTP/1.1\r\nHost: {url}\r\nConnection: close\r\n\r\n");
-    let until = Instant::now() + Duration::from_secs(10);
-    while !raw(url, &request).await.contains("\"2\"") {
-        assert!(Instant::now() < until, "the file is not scraped");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert!(run(&["down", "--dir", dir.to_str().unwrap()]).status.success());
-    assert_nothing_is_left(&dir);
 }
