@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use testcluster::{AuditEntry, Cluster, Exporter, Process, Prometheus, PrometheusConfig};
+use testcluster::{AuditEntries, Cluster, Exporter, Process, Prometheus, PrometheusConfig};
 
 use crate::{
     commands::{Commands, NAMESPACE},
@@ -128,9 +128,9 @@ impl Stage {
     }
 
     /// What the operator wrote so far, from the API server's audit log; `None` on a cluster of the user's own.
-    pub(crate) fn writes_of_the_operator(&self) -> anyhow::Result<Option<Vec<AuditEntry>>> {
+    pub(crate) fn writes_of_the_operator(&self) -> anyhow::Result<Option<AuditEntries>> {
         let Some(cluster) = &self.cluster else { return Ok(None) };
-        let mut entries = cluster.audit_log().read()?;
+        let mut entries = cluster.audit_log().entries()?;
         entries.retain(|entry| entry.is_write() && entry.user_agent.starts_with("sts-plus/"));
         Ok(Some(entries))
     }

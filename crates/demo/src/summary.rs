@@ -1,5 +1,7 @@
 //! The end of the story in a few lines: which pod was which, and what all of it cost.
 
+use std::sync::Arc;
+
 use testcluster::AuditEntry;
 
 use crate::{
@@ -62,7 +64,8 @@ pub(crate) fn tell_versions(scene: &Versions) -> anyhow::Result<()> {
     tell.line("");
     tell.line(&format!("  checks      {} answers of Prometheus", scene.record.checks));
     if let Some(writes) = scene.watch.stage.writes_of_the_operator()? {
-        let to_status = |entry: &&AuditEntry| entry.resource == "extendedstatefulsets" && entry.subresource == "status";
+        let to_status =
+            |entry: &&Arc<AuditEntry>| entry.resource == "extendedstatefulsets" && entry.subresource == "status";
         let count = writes.iter().filter(to_status).count();
         tell.line(&format!("  writes      {count} to the status of the ExtendedStatefulSet"));
     }

@@ -1,14 +1,16 @@
 //! How often the operator wrote, from the audit log of the API server.
 
+use std::sync::Arc;
+
 use testcluster::AuditEntry;
 
 /// The requests that changed something: dry runs and refused ones are not among them.
-pub fn writes(requests: &[AuditEntry]) -> Vec<&AuditEntry> {
-    requests.iter().filter(|entry| entry.is_write() && entry.code < 300).collect()
+pub fn writes(requests: &[Arc<AuditEntry>]) -> Vec<&AuditEntry> {
+    requests.iter().map(AsRef::as_ref).filter(|entry: &&AuditEntry| entry.is_write() && entry.code < 300).collect()
 }
 
 /// How many of them were about a resource, such as `statefulsets`, `phasedrollouts/status`, or `events`.
-pub fn count(requests: &[AuditEntry], resource: &str) -> usize {
+pub fn count(requests: &[Arc<AuditEntry>], resource: &str) -> usize {
     writes(requests).into_iter().filter(|entry| full_name(entry) == resource).count()
 }
 
@@ -22,7 +24,7 @@ pub fn full_name(entry: &AuditEntry) -> String {
 }
 
 /// One line for each write, for messages.
-pub fn tell(requests: &[AuditEntry]) -> String {
+pub fn tell(requests: &[Arc<AuditEntry>]) -> String {
     let line = |entry: &&AuditEntry| format!("{} {} {} {}", entry.answered, entry.verb, full_name(entry), entry.name);
     writes(requests).iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,6 @@
-//! What all scenarios of a test binary stand on, started by the first one that needs it: a control plane of the minor that
-//! `STS_PLUS_E2E_KUBERNETES` names (1.37 without it) or of 1.34, everything that `sts-plus manifests` prints, a Prometheus that scrapes one
-//! exporter, and the binary of the operator.
+//! What all scenarios of a test binary stand on, started by the first one that needs it: a control plane with what is installed on it, an
+//! exporter, the binary of the operator, and, for who asks for it, a Prometheus that scrapes the exporter. The operator's scenarios are on
+//! the minor that `STS_PLUS_E2E_KUBERNETES` names (1.37 without it), or on 1.34.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sts_plus_api::names;
-use testcluster::{Builder, Cluster, Exporter, Minor, Prometheus, PrometheusConfig, SharedCluster};
+use testcluster::{
+    AuthProxy, Builder, Cluster, Component, Exporter, Method, Minor, Prometheus, PrometheusConfig, SharedCluster,
+};
 use tokio::sync::OnceCell;
 
-use crate::objects;
+use crate::{PATIENCE, objects};
 
 /// Names another minor of Kubernetes, such as `1.36`.
 const KUBERNETES: &str = "STS_PLUS_E2E_KUBERNETES";
@@ -23,7 +25,6 @@ const OPERATOR: &str = "STS_PLUS_E2E_OPERATOR";
 const ACCOUNT: (&str, &str) = ("sts-plus-system", "sts-plus");
 /// What is installed where `MutatingAdmissionPolicy` is not served.
 const BEFORE_1_36: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/before-1.36");
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Names the minors that may be built, such as `1.36 1.37`; without it all of them.
 const MINORS: &str = "STS_PLUS_E2E_MINORS";
@@ -48,45 +49,67 @@ pub enum Policies {
 pub struct Ground {
     /// The control plane.
     pub cluster: &'static Cluster,
-    /// Scrapes the exporter four times a second.
-    pub prometheus: Prometheus,
     /// Its gauges belong to scenarios by their label `namespace`.
     pub exporter: Exporter,
     /// Whether the policies were installed at the start.
     pub policies: Policies,
+    /// With the tap in front of it.
+    prometheus: OnceCell<(Prometheus, AuthProxy)>,
     kubeconfig: PathBuf,
     program: PathBuf,
     manifests: String,
 }
 
-static HELD: SharedCluster = SharedCluster::new(|| gated(Cluster::builder().kubernetes(minor())));
-static BARE: SharedCluster = SharedCluster::new(|| gated(Cluster::builder().kubernetes(minor())));
-static OLD: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(REFUSING));
-static OLD_BARE: SharedCluster = SharedCluster::new(|| Cluster::builder().kubernetes(REFUSING));
-static OLD_GROUND: OnceCell<Ground> = OnceCell::const_new();
-static OLD_BARE_GROUND: OnceCell<Ground> = OnceCell::const_new();
-static GROUND: OnceCell<Ground> = OnceCell::const_new();
-static BARE_GROUND: OnceCell<Ground> = OnceCell::const_new();
+/// A ground that is started by the first test that needs it.
+#[derive(Debug)]
+pub struct SharedGround {
+    cluster: SharedCluster,
+    policies: Policies,
+    identities: &'static [&'static str],
+    cell: OnceCell<Ground>,
+}
+
+impl SharedGround {
+    /// Notes how to start it; nothing runs yet. `identities` are user names under which operators outside of the cluster write.
+    #[must_use]
+    pub const fn new(describe: fn() -> Builder, policies: Policies, identities: &'static [&'static str]) -> Self {
+        Self { cluster: SharedCluster::new(describe), policies, identities, cell: OnceCell::const_new() }
+    }
+
+    /// The ground, started by the first call.
+    pub async fn get(&'static self) -> &'static Ground {
+        self.cell.get_or_init(|| Ground::start(self)).await
+    }
+}
+
+static HELD: SharedGround = SharedGround::new(described, Policies::Installed, &[]);
+static BARE: SharedGround = SharedGround::new(described, Policies::Missing, &[]);
+static OLD: SharedGround = SharedGround::new(|| Cluster::builder().kubernetes(REFUSING), Policies::Refusing, &[]);
+static OLD_BARE: SharedGround =
+    SharedGround::new(|| Cluster::builder().kubernetes(REFUSING), Policies::RefusingMissing, &[]);
 
 /// The minor that this run is about.
 pub fn minor() -> Minor {
     std::env::var(KUBERNETES).map_or(Minor::V1_37, |minor| minor.parse().expect("STS_PLUS_E2E_KUBERNETES is a minor"))
 }
 
-/// With the feature gates that the environment names.
-fn gated(builder: Builder) -> Builder {
+/// With the feature gates that the environment names, and autoscalers that look again each second.
+fn described() -> Builder {
+    let builder = Cluster::builder()
+        .kubernetes(minor())
+        .arg(Component::ControllerManager, "--horizontal-pod-autoscaler-sync-period=1s");
     let gates = std::env::var(FEATURE_GATES).unwrap_or_default();
     gates.split(',').filter_map(|gate| gate.split_once('=')).fold(builder, |builder, (gate, on)| {
         builder.feature_gate(gate, on.parse().expect("a feature gate is true or false"))
     })
 }
 
-/// True where 1.34 is not among the minors that may be built; that is said.
+/// True where 1.34 is not among the minors that may be built; that is reported as a skip.
 pub fn is_refusing_left_out() -> bool {
     let left_out = |minors: &String| !minors.split_whitespace().any(|minor| minor == REFUSING.to_string());
     let left_out = std::env::var(MINORS).ok().filter(left_out);
     if let Some(minors) = &left_out {
-        eprintln!("skipped: {MINORS} is {minors:?}, without {REFUSING}");
+        testcluster::report::skipped(&format!("{MINORS} is {minors:?}, without {REFUSING}"));
     }
     left_out.is_some()
 }
@@ -94,37 +117,55 @@ pub fn is_refusing_left_out() -> bool {
 impl Ground {
     /// The ground with or without policies; started by the first call.
     pub async fn get(policies: Policies) -> &'static Self {
-        match policies {
-            Policies::Installed => GROUND.get_or_init(|| Self::start(&HELD, policies)).await,
-            Policies::Missing => BARE_GROUND.get_or_init(|| Self::start(&BARE, policies)).await,
-            Policies::Refusing => OLD_GROUND.get_or_init(|| Self::start(&OLD, policies)).await,
-            Policies::RefusingMissing => OLD_BARE_GROUND.get_or_init(|| Self::start(&OLD_BARE, policies)).await,
-        }
+        let shared = match policies {
+            Policies::Installed => &HELD,
+            Policies::Missing => &BARE,
+            Policies::Refusing => &OLD,
+            Policies::RefusingMissing => &OLD_BARE,
+        };
+        shared.get().await
     }
 
-    async fn start(cluster: &'static SharedCluster, policies: Policies) -> Self {
+    async fn start(shared: &'static SharedGround) -> Self {
         let program = tokio::task::spawn_blocking(operator_binary).await.expect("the operator is built");
-        let cluster = cluster.get().await.expect("the control plane starts");
-        let manifests = output_of(&program, &["manifests"]);
-        let applied = match policies {
-            Policies::Installed => cluster.apply(&manifests).await,
-            Policies::Missing | Policies::RefusingMissing => cluster.apply(&without_policies(&manifests)).await,
-            Policies::Refusing => cluster.kubectl_ok(&["apply", "-k", BEFORE_1_36]).await,
-        };
-        applied.expect("the manifests can be applied");
+        let cluster = shared.cluster.get().await.expect("the control plane starts");
+        let identities = shared.identities.iter().flat_map(|name| ["--identity", name]);
+        let manifests = output_of(&program, &["manifests"].into_iter().chain(identities).collect::<Vec<_>>());
+        install(cluster, shared.policies, &manifests).await;
         let exporter = Exporter::start().await.expect("the exporter starts");
         // The metric exists; a scenario whose application is well has no series of it.
         exporter.set("app_errors", &[("namespace", "none")], 0.0);
-        let config = PrometheusConfig::scraping(&[exporter.target()]);
-        let prometheus =
-            Prometheus::start(&cluster.dir().join("prometheus"), &config).await.expect("Prometheus starts");
-        prometheus.wait_for("app_errors", true).await.expect("Prometheus scrapes the exporter");
         let (namespace, name) = ACCOUNT;
         let kubeconfig =
             cluster.kubeconfig_for_service_account(namespace, name).await.expect("the operator gets a token");
-        let ground = Self { cluster, prometheus, exporter, policies, kubeconfig, program, manifests };
+        let (policies, prometheus) = (shared.policies, OnceCell::new());
+        let ground = Self { cluster, exporter, policies, prometheus, kubeconfig, program, manifests };
         ground.settle().await;
         ground
+    }
+
+    /// Scrapes the exporter four times a second; started by the first call.
+    pub async fn prometheus(&self) -> &Prometheus {
+        let start = async || {
+            let config = PrometheusConfig::scraping(&[self.exporter.target()]);
+            let prometheus = Prometheus::start(&self.cluster.dir().join("prometheus"), &config).await;
+            let prometheus = prometheus.expect("Prometheus starts");
+            prometheus.wait_for("app_errors", true).await.expect("Prometheus scrapes the exporter");
+            let tap = AuthProxy::start(prometheus.url()).await.expect("the tap starts");
+            (prometheus, tap)
+        };
+        &self.prometheus.get_or_init(start).await.0
+    }
+
+    /// The way to Prometheus on which every question and its answer is heard ([`crate::Scene::asked`]).
+    pub async fn tap_url(&self) -> String {
+        self.prometheus().await;
+        self.tap().expect("the tap runs").url()
+    }
+
+    /// The tap, if anybody has wanted Prometheus so far.
+    pub(crate) fn tap(&self) -> Option<&AuthProxy> {
+        self.prometheus.get().map(|(_, tap)| tap)
     }
 
     /// The kubeconfig of the operator's service account.
@@ -153,39 +194,58 @@ impl Ground {
         &self.manifests
     }
 
-    /// Waits until the API server serves the CRD and, if they are installed, acts on the policies.
+    /// Waits until the API server serves the CRDs and acts on the policies, if they are installed: each kind of policy is looked at
+    /// once a second, and the last one of a kind is acted on when the others are.
     async fn settle(&self) {
         let namespace = "settled";
-        self.cluster.kubectl_ok(&["create", "namespace", namespace]).await.expect("a namespace can be made");
-        let rollout = objects::with(objects::rollout("http://127.0.0.1:9"), "/metadata/namespace", namespace);
-        eventually("PhasedRollouts are served", async || self.cluster.apply(&rollout.to_string()).await.is_ok()).await;
+        let body = crate::ground::namespace(namespace);
+        self.cluster.request(Method::POST, "/api/v1/namespaces", Some(&body)).await.expect("a namespace can be made");
+        let (rollout, extended) = (objects::rollout("http://127.0.0.1:9"), objects::extended("web"));
+        let rollouts = format!("/apis/sts.plus/v1alpha1/namespaces/{namespace}/phasedrollouts");
+        let is_served = async || self.cluster.request(Method::POST, &rollouts, Some(&rollout)).await.is_ok();
+        eventually("PhasedRollouts are served", is_served).await;
+        let path =
+            format!("/apis/fissile.cloudfoundry.org/v1alpha1/namespaces/{namespace}/extendedstatefulsets?dryRun=All");
+        let uncounted = objects::without(extended, "/spec/template/spec/replicas");
+        let count = async || {
+            let answer = self.cluster.request(Method::POST, &path, Some(&uncounted)).await.ok()?;
+            Some(answer.pointer("/spec/template/spec/replicas").cloned())
+        };
+        eventually("ExtendedStatefulSets are served", async || count().await.is_some()).await;
         match self.policies {
-            Policies::Installed => self.until_born_held(namespace).await,
-            Policies::Refusing => self.until_refused(namespace).await,
+            Policies::Installed => {
+                self.until_born_held(namespace, "web").await;
+                eventually("a count is filled in", async || count().await.flatten() == Some(json!(1))).await;
+                let on_delete = json!({ "type": "OnDelete" });
+                self.until_refused("another strategy", names::HOLD, &on_delete, namespace).await;
+            }
+            Policies::Refusing => {
+                let lower = json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": 0 } });
+                self.until_refused("a lower partition", 3, &lower, namespace).await;
+            }
             Policies::Missing | Policies::RefusingMissing => {}
         }
     }
 
-    /// Waits until a lower partition of a claimed set is refused.
-    async fn until_refused(&self, namespace: &str) {
-        let set = objects::with(objects::set(0), "/metadata/namespace", namespace);
+    /// Waits until a claimed set at `partition` cannot be given this strategy.
+    async fn until_refused(&self, what: &str, partition: i32, strategy: &Value, namespace: &str) {
+        let set = objects::named(objects::set(0), "claimed");
         let set = objects::with(set, "/metadata/annotations", json!({ names::CLAIM: "gate" }));
-        let set = objects::with(set, "/spec/updateStrategy/type", "RollingUpdate");
-        let at = |partition: i32| {
-            objects::with(set.clone(), "/spec/updateStrategy/rollingUpdate/partition", partition).to_string()
+        let set = objects::with(set, "/spec/updateStrategy/rollingUpdate/partition", partition);
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets");
+        self.cluster.request(Method::POST, &path, Some(&set)).await.expect("a set can be made");
+        let set = objects::with(set, "/spec/updateStrategy", strategy.clone());
+        let path = format!("{path}/claimed?dryRun=All");
+        let is_refused = async || {
+            let answer = self.cluster.request(Method::PUT, &path, Some(&set)).await;
+            answer.is_err_and(|error| format!("{error:#}").contains("ValidatingAdmissionPolicy"))
         };
-        self.cluster.apply(&at(3)).await.expect("a set can be made");
-        let args = ["apply", "--dry-run=server", "-f", "-"];
-        eventually("a lower partition is refused", async || {
-            let reply = self.cluster.kubectl_as(self.cluster.kubeconfig(), &args, &at(0)).await;
-            reply.is_ok_and(|reply| !reply.status.success())
-        })
-        .await;
+        eventually(&format!("{what} is refused"), is_refused).await;
     }
 
-    /// Waits until a set that a PhasedRollout of `namespace` targets would be held from birth.
-    pub async fn until_born_held(&self, namespace: &str) {
-        let set = objects::with(objects::set(0), "/metadata/namespace", namespace);
+    /// Waits until a set of this name, which a PhasedRollout of `namespace` targets, would be held from birth.
+    pub async fn until_born_held(&self, namespace: &str, name: &str) {
+        let set = objects::named(objects::set(0), name);
         let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets?dryRun=All");
         eventually("a set is held from birth", async || {
             let answer = self.cluster.request(testcluster::Method::POST, &path, Some(&set)).await;
@@ -196,7 +256,22 @@ impl Ground {
     }
 }
 
-/// Asks again and again until it is so, for half a minute at most.
+/// One `kubectl apply` of everything, which must warn of nothing.
+async fn install(cluster: &Cluster, policies: Policies, manifests: &str) {
+    let version = cluster.request(Method::GET, "/version", None).await.expect("the API server tells its version");
+    let minor = version.pointer("/minor").and_then(Value::as_str).and_then(|minor| minor.parse().ok());
+    assert_eq!(minor, Some(cluster.minor().minor()), "this is no Kubernetes {}: {version}", cluster.minor());
+    let (args, stdin) = match policies {
+        Policies::Installed => (["apply", "-f", "-"], manifests.to_owned()),
+        Policies::Missing | Policies::RefusingMissing => (["apply", "-f", "-"], without_policies(manifests)),
+        Policies::Refusing => (["apply", "-k", BEFORE_1_36], String::new()),
+    };
+    let applied = cluster.kubectl_as(cluster.kubeconfig(), &args, &stdin).await.expect("kubectl ends");
+    let errors = String::from_utf8_lossy(&applied.stderr);
+    assert!(applied.status.success() && errors.is_empty(), "kubectl {}: {errors}", args.join(" "));
+}
+
+/// Asks again and again until it is so.
 pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
     let asked = async {
         while !is_so().await {

@@ -26,63 +26,97 @@ pub fn of(object: &Value) -> Kstatus {
     if observed.is_some() && observed != generation {
         return Kstatus::InProgress;
     }
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    let is = |condition: &Value, kind: &str, status: &str| condition["type"] == kind && condition["status"] == status;
-    let first = conditions.clone().find(|it| is(it, "Reconciling", "True") || is(it, "Stalled", "True"));
-    match first {
-        Some(condition) if is(condition, "Reconciling", "True") => return Kstatus::InProgress,
+    let is_abnormal = |it: &&Value| (it["type"] == "Reconciling" || it["type"] == "Stalled") && it["status"] == "True";
+    match conditions(object).find(is_abnormal) {
+        Some(condition) if condition["type"] == "Reconciling" => return Kstatus::InProgress,
         Some(_) => return Kstatus::Failed,
         None => {}
     }
-    match conditions.find(|condition| condition["type"] == "Ready") {
+    match conditions(object).find(|condition| condition["type"] == "Ready") {
         Some(ready) if ready["status"] != "True" => Kstatus::InProgress,
         _ => Kstatus::Current,
     }
 }
 
-/// What is right for a phase, and what else a condition must say then. `None` if all is well.
+/// What of a status is wrong: of a PhasedRollout, or of an ExtendedStatefulSet by its `kind`. `None` if all is well.
 pub fn fault(object: &Value) -> Option<String> {
     let phase = object.pointer("/status/phase").and_then(Value::as_str)?;
-    let says = |kind: &str| {
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-        conditions.filter(|it| it["type"] == kind).any(|it| it["status"] == "True")
+    let truths = ["Ready", "Reconciling", "Stalled"].map(|kind| says(object, kind, "True"));
+    let found = if truths.iter().filter(|is| **is).count() != 1 {
+        Some("exactly one of them is to be true")
+    } else if object["kind"] == "ExtendedStatefulSet" {
+        fault_of_versions(object, phase, truths)
+    } else {
+        fault_of_rollout(object, phase, truths)
     };
-    let truths = ["Ready", "Reconciling", "Stalled"].map(says);
-    if truths.iter().filter(|is| **is).count() != 1 {
-        return Some(format!("{phase}: Ready, Reconciling, Stalled are {truths:?}"));
-    }
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    let found = found.or_else(|| {
+        let is_done = matches!(phase, "Idle" | "Completed" | "Ready");
+        let right = match of(object) {
+            // In progress also for a spec that has not been seen yet, and while a pod at rest is on its way back.
+            Kstatus::Terminating | Kstatus::InProgress => true,
+            Kstatus::Current => is_done && truths[0],
+            Kstatus::Failed => truths[2],
+        };
+        (!right).then_some("kstatus computes something else")
+    });
+    let computed = of(object);
+    found.map(|what| format!("{phase}: {what}: Ready, Reconciling, Stalled are {truths:?}, kstatus says {computed:?}"))
+}
+
+fn fault_of_rollout(object: &Value, phase: &str, [ready, _, stalled]: [bool; 3]) -> Option<&'static str> {
     // The API server refuses the operator: the conditions say so, and the rest stays as it was.
     let is_refused = |it: &Value| it["type"] == "Stalled" && (it["reason"] == "Forbidden" || it["reason"] == "Unknown");
-    if truths[2] && conditions.into_iter().any(is_refused) {
+    if stalled && conditions(object).any(is_refused) {
         return None;
     }
-    let settled = match phase {
+    let is_settled = match phase {
         // A pod at rest may be on its way back.
-        "Idle" | "Completed" => !truths[2],
-        "Rolling" | "Checking" | "Held" | "Paused" | "RollingBack" => !truths[0],
-        "Failed" | "RolledBack" | "Blocked" => truths[2],
-        other => return Some(format!("{other} is no phase")),
+        "Idle" | "Completed" => !stalled,
+        "Rolling" | "Checking" | "Held" | "Paused" | "RollingBack" => !ready,
+        "Failed" | "RolledBack" | "Blocked" => stalled,
+        _ => return Some("it is no phase"),
     };
-    if !settled {
-        return Some(format!("{phase}: Ready, Reconciling, Stalled are {truths:?}"));
-    }
     let is_done = matches!(phase, "Idle" | "Completed");
-    if says("RolledOut") && !is_done && phase != "Blocked" {
-        return Some(format!("{phase}: RolledOut is true"));
+    if !is_settled {
+        Some("they are not those of the phase")
+    } else if says(object, "RolledOut", "True") && !is_done && phase != "Blocked" {
+        Some("RolledOut is true")
+    } else if says(object, "Held", "True") && is_done {
+        Some("Held is true")
+    } else {
+        None
     }
-    if says("Held") && is_done {
-        return Some(format!("{phase}: Held is true"));
-    }
-    let computed = of(object);
-    let right = match computed {
-        // In progress also for a spec that has not been seen yet, and while a pod at rest is on its way back.
-        Kstatus::Terminating | Kstatus::InProgress => true,
-        Kstatus::Current => is_done && truths[0],
-        Kstatus::Failed => truths[2],
+}
+
+fn fault_of_versions(object: &Value, phase: &str, [ready, reconciling, stalled]: [bool; 3]) -> Option<&'static str> {
+    let is_settled = match phase {
+        "Ready" => ready,
+        // What does not come by itself is said here too: a pod that has not come up for long, a version that is not whole.
+        "Progressing" | "Upgrading" | "CleaningUp" | "Held" => !ready,
+        "Canary" | "Paused" => reconciling,
+        "Failed" | "Blocked" => stalled,
+        _ => return Some("it is no phase"),
     };
-    (!right).then(|| format!("{phase}: kstatus says {computed:?}"))
+    let of_generation = |it: &Value| it.get("observedGeneration") == object.pointer("/status/observedGeneration");
+    if !is_settled {
+        Some("they are not those of the phase")
+    } else if ready && says(object, "Stale", "True") {
+        Some("the version that is wanted is stale")
+    } else if !stalled && says(object, "TemplateValid", "False") {
+        Some("the template is refused")
+    } else if !conditions(object).all(of_generation) {
+        Some("a condition is about another generation")
+    } else {
+        None
+    }
+}
+
+fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn says(object: &Value, kind: &str, status: &str) -> bool {
+    conditions(object).any(|it| it["type"] == kind && it["status"] == status)
 }
 
 #[cfg(test)]
@@ -112,6 +146,34 @@ mod tests {
         let mut going = object(2, &[("Ready", "True")]);
         going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert_eq!(of(&going), Kstatus::Terminating);
+    }
+
+    #[test]
+    fn a_version_that_is_not_done_is_never_said_to_be_ready() {
+        let fault = |phase: &str, conditions: &[(&str, &str)]| {
+            let mut object = object(2, conditions);
+            object["kind"] = json!("ExtendedStatefulSet");
+            object["status"]["phase"] = json!(phase);
+            for condition in object["status"]["conditions"].as_array_mut().expect("conditions") {
+                condition["observedGeneration"] = json!(2);
+            }
+            (super::fault(&object), object)
+        };
+        let is_well = |phase: &str, conditions: &[(&str, &str)]| fault(phase, conditions).0.is_none();
+        assert!(is_well("Ready", &[("Ready", "True"), ("Stale", "False")]));
+        assert!(is_well("Canary", &[("Ready", "False"), ("Reconciling", "True")]));
+        assert!(is_well("Held", &[("Ready", "False"), ("Stalled", "True")]));
+        assert!(is_well("Failed", &[("Stalled", "True"), ("Stale", "True")]));
+        assert!(!is_well("Held", &[("Ready", "True")]));
+        assert!(!is_well("Held", &[("Reconciling", "True"), ("Stalled", "True")]));
+        assert!(!is_well("Canary", &[("Stalled", "True")]));
+        assert!(!is_well("Failed", &[("Reconciling", "True")]));
+        assert!(!is_well("Ready", &[("Ready", "True"), ("Stale", "True")]));
+        assert!(!is_well("Progressing", &[("Reconciling", "True"), ("TemplateValid", "False")]));
+        assert!(!is_well("Idle", &[("Ready", "True")]), "a phase of something else");
+        let (_, mut object) = fault("Ready", &[("Ready", "True")]);
+        object["status"]["conditions"][0]["observedGeneration"] = json!(1);
+        assert!(super::fault(&object).is_some(), "a condition of a former generation");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! [`Ground`] is what all scenarios of a test binary stand on: a cluster with everything installed, a Prometheus, and the operator's
 //! binary. A [`Scene`] is one scenario: a namespace of its own, an operator of its own that works in that namespace only, and a
 //! [`Tape`] that records what the API server said, in its order. [`story`] tells a tape as lines that a person can read, [`moves`]
-//! finds out who allowed each pod to move, and [`audit`] counts requests. A [`proxy`] makes things go wrong on the way to the API
+//! finds out who allowed each pod to move, [`Asked`] is what Prometheus was asked, and [`audit`] counts requests. A [`proxy`] makes things go wrong on the way to the API
 //! server.
 //!
 //! Nothing here waits for luck: every wait has a condition and a deadline, and says what it waited for.
@@ -16,6 +16,7 @@
     reason = "a harness for tests: a scenario that cannot go on ends by a panic that says why"
 )]
 
+mod asked;
 pub mod audit;
 mod canary;
 mod ground;
@@ -27,11 +28,18 @@ pub mod proxy;
 mod scene;
 pub mod story;
 mod tape;
+mod versions;
 mod world;
+mod write;
 
+pub use asked::Asked;
 pub use canary::CANARY;
-pub use ground::{Ground, Policies, eventually, is_refusing_left_out, minor, operator_binary, unlike_a_test};
+pub use ground::{
+    Ground, Policies, SharedGround, eventually, is_refusing_left_out, minor, operator_binary, unlike_a_test,
+};
 pub use operator::Operator;
-pub use scene::{PATIENCE, Reply, Scene};
+pub use scene::{PATIENCE, Scene, client_of, turn};
 pub use tape::{Entry, Seen, Tape};
-pub use world::{World, is_ready, partition_of, template_image};
+pub use versions::View;
+pub use world::{World, image_of, is_ready, partition_of, template_image, uid_of};
+pub use write::{Reply, answer};

@@ -106,6 +106,13 @@ impl Operator {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// The most memory that it has had resident so far, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        peak.and_then(|peak| peak.parse::<u64>().ok()).expect("the kernel counts it") << 10
+    }
+
     fn pid(&self) -> Pid {
         let id = i32::try_from(self.child.id()).expect("a process id");
         Pid::from_raw(id).expect("a process id is not 0")

@@ -1,18 +1,21 @@
 //! One scenario: a namespace of its own on the shared ground, an operator of its own for it, and a recording of all that happens.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::DynamicObject;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use sts_plus_api::{Phase, PhasedRollout, Reason, names};
-use testcluster::AuditEntry;
+use testcluster::{AuditEntries, AuditEntry};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::world::Stored;
@@ -20,10 +23,14 @@ use crate::{Entry, Ground, Operator, Policies, Seen, Tape, World, canary, ground
 
 /// How long anything may take that a scenario waits for: long, since the machine may be busy. A scenario that works does not wait.
 pub const PATIENCE: Duration = Duration::from_mins(1);
-/// How many scenarios of a test binary go on at the same time, however many threads the tests have.
-const AT_ONCE: usize = 4;
+/// How many scenarios of a test binary go on at the same time, however many threads the tests have: most of the time they wait.
+const AT_ONCE: &str = "STS_PLUS_E2E_AT_ONCE";
+const USUALLY_AT_ONCE: usize = 16;
 
-static TURN: Semaphore = Semaphore::const_new(AT_ONCE);
+static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let given = std::env::var(AT_ONCE).ok().and_then(|given| given.parse().ok());
+    Semaphore::new(given.unwrap_or(USUALLY_AT_ONCE))
+});
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
 /// A scenario.
@@ -43,37 +50,30 @@ pub struct Scene {
     _turn: Option<SemaphorePermit<'static>>,
 }
 
-/// What kubectl said.
-#[derive(Clone, Debug)]
-pub struct Reply {
-    /// Whether it succeeded.
-    pub ok: bool,
-    /// Its stdout.
-    pub stdout: String,
-    /// Its stderr.
-    pub stderr: String,
+/// Waits for the turn of a scenario.
+pub async fn turn() -> SemaphorePermit<'static> {
+    TURNS.acquire().await.expect("turns are never closed")
 }
 
 impl Scene {
     /// An empty namespace on the ground with policies; no operator runs for it yet.
     pub async fn new(name: &str) -> Self {
-        Self::on(Policies::Installed, name).await
+        Self::on(Ground::get(Policies::Installed).await, name).await
     }
 
-    /// An empty namespace; no operator runs for it yet.
-    pub async fn on(policies: Policies, name: &str) -> Self {
-        let turn = TURN.acquire().await.expect("turns are never closed");
-        Self::with_turn(policies, name, Some(turn)).await
+    /// The same on another ground.
+    pub async fn on(ground: &'static Ground, name: &str) -> Self {
+        let turn = turn().await;
+        Self::with_turn(ground, name, Some(turn)).await
     }
 
-    /// As [`Scene::new`], for a test that sees itself to how many go on at the same time.
+    /// As [`Scene::new`], for a test that takes its turn itself.
     pub async fn at_any_time(name: &str) -> Self {
-        Self::with_turn(Policies::Installed, name, None).await
+        Self::with_turn(Ground::get(Policies::Installed).await, name, None).await
     }
 
-    async fn with_turn(policies: Policies, name: &str, turn: Option<SemaphorePermit<'static>>) -> Self {
-        let ground = Ground::get(policies).await;
-        let client = client_of(ground).await;
+    async fn with_turn(ground: &'static Ground, name: &str, turn: Option<SemaphorePermit<'static>>) -> Self {
+        let client = client_of(ground.cluster.kubeconfig()).await;
         let namespace = format!("{name}-{}", NAMESPACES.fetch_add(1, Ordering::Relaxed));
         let body = ground::namespace(&namespace);
         let made = ground.cluster.request(testcluster::Method::POST, "/api/v1/namespaces", Some(&body)).await;
@@ -112,14 +112,19 @@ impl Scene {
         .await;
     }
 
-    /// The URL of the shared Prometheus.
+    /// The URL of the shared Prometheus. What goes this way is heard ([`Scene::asked`]).
     pub async fn prometheus() -> String {
-        Ground::get(Policies::Installed).await.prometheus.url().to_owned()
+        Ground::get(Policies::Installed).await.tap_url().await
     }
 
     /// The default PhasedRollout on the shared Prometheus.
     pub async fn gate() -> Value {
         objects::rollout(&Self::prometheus().await)
+    }
+
+    /// The same for a scenario whose subject is not the gate ([`objects::quick`]).
+    pub async fn quick_gate() -> Value {
+        objects::quick(Self::gate().await)
     }
 
     /// Operators of this scenario are started with more flags and variables from now on.
@@ -157,7 +162,7 @@ impl Scene {
     }
 
     /// Where operators of this scenario log.
-    pub fn log_file(&self) -> &std::path::Path {
+    pub fn log_file(&self) -> &Path {
         &self.log
     }
 
@@ -168,13 +173,13 @@ impl Scene {
 
     /// Waits until it looks as wanted; how it looks then. What is asserted after it is asked of that world: by the next look the
     /// operator may have gone on.
-    pub async fn until(&self, what: &str, wanted: impl Fn(&World) -> bool) -> World {
+    pub async fn until(&self, what: &str, wanted: impl Fn(&World) -> bool) -> Arc<World> {
         self.until_within(PATIENCE, what, wanted).await
     }
 
     /// As [`Scene::until`], with more patience or less.
-    pub async fn until_within(&self, patience: Duration, what: &str, wanted: impl Fn(&World) -> bool) -> World {
-        match self.tape.until(patience, wanted).await {
+    pub async fn until_within(&self, patience: Duration, what: &str, wanted: impl Fn(&World) -> bool) -> Arc<World> {
+        match self.tape.until(patience, |world| wanted(world)).await {
             Ok(world) => world,
             Err(world) => panic!(
                 "not within {} s: {what}\nstatus: {}\npartition: {:?}",
@@ -186,66 +191,35 @@ impl Scene {
     }
 
     /// As [`Scene::until`], and the StatefulSet controller has seen the latest spec of `web`.
-    pub async fn until_settled(&self, what: &str, wanted: impl Fn(&World) -> bool) -> World {
+    pub async fn until_settled(&self, what: &str, wanted: impl Fn(&World) -> bool) -> Arc<World> {
         self.until(what, |world| wanted(world) && world.controller_has_seen()).await
     }
 
+    /// Makes the StatefulSet controller look at `web` again, several times within a second: whatever it does because of what is stored
+    /// has begun when this returns. It does so at each new generation, and what is written last in each of its runs is which one
+    /// it has seen; the length of the history is no matter of its pods.
+    pub async fn until_looked_at_again(&self) {
+        for limit in 11..15 {
+            self.patch("statefulset/web", &json!({ "spec": { "revisionHistoryLimit": limit } })).await;
+            self.until("the controller has looked again", World::controller_has_seen).await;
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        self.catch_up().await;
+    }
+
     /// Waits until what was recorded so far is as wanted: for what may be over before anybody looks. How it looks then.
-    pub async fn until_entries(&self, what: &str, wanted: impl Fn(&[Entry]) -> bool) -> World {
+    pub async fn until_entries(&self, what: &str, wanted: impl Fn(&[Entry]) -> bool) -> Arc<World> {
         self.until(what, |_| wanted(&self.tape.entries())).await
     }
 
     /// How it looks now.
-    pub fn world(&self) -> World {
+    pub fn world(&self) -> Arc<World> {
         self.tape.world()
     }
 
     /// The story so far.
     pub fn story(&self) -> String {
         story::tell(&self.tape.entries())
-    }
-
-    /// Creates an object as a person.
-    pub async fn create(&self, object: &Value) {
-        self.kubectl_ok(&["create", "-f", "-"], &object.to_string()).await;
-    }
-
-    /// `kubectl apply` of an object, which must succeed.
-    pub async fn apply(&self, object: &Value) -> Reply {
-        self.kubectl_ok(&["apply", "-f", "-"], &object.to_string()).await
-    }
-
-    /// A merge patch of an object such as `statefulset/web`, which must succeed; the object as it is stored then.
-    pub async fn patch(&self, object: &str, body: &Value) -> DynamicObject {
-        self.try_patch(object, body).await.expect("the patch is accepted")
-    }
-
-    /// A merge patch of an object such as `statefulset/web`.
-    ///
-    /// # Errors
-    /// What the API server says when it refuses.
-    pub async fn try_patch(&self, object: &str, body: &Value) -> Result<DynamicObject, kube::Error> {
-        let (kind, name) = object.split_once('/').expect("kind/name");
-        let params = PatchParams { field_manager: Some("person".to_owned()), ..PatchParams::default() };
-        let patched = self.api(kind).patch(name, &params, &Patch::Merge(body)).await;
-        self.catch_up().await;
-        patched
-    }
-
-    /// Objects of a kind in this namespace.
-    pub fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let (group, version, kind) = match kind {
-            "statefulset" => ("apps", "v1", "StatefulSet"),
-            "phasedrollout" => ("sts.plus", "v1alpha1", "PhasedRollout"),
-            "extendedstatefulset" => ("fissile.cloudfoundry.org", "v1alpha1", "ExtendedStatefulSet"),
-            "service" => ("", "v1", "Service"),
-            "pod" => ("", "v1", "Pod"),
-            "secret" => ("", "v1", "Secret"),
-            "resourcequota" => ("", "v1", "ResourceQuota"),
-            other => panic!("{other} is not known here"),
-        };
-        let kind = kube::core::GroupVersionKind::gvk(group, version, kind);
-        Api::namespaced_with(self.client.clone(), &self.namespace, &kube::core::ApiResource::from_gvk(&kind))
     }
 
     /// Changes the image of the template of `web`.
@@ -279,7 +253,7 @@ impl Scene {
             self.ground.exporter.remove("app_errors", &labels);
         }
         let query = format!(r#"app_errors{{namespace="{}",pod="all"}}"#, self.namespace);
-        self.ground.prometheus.wait_for(&query, has).await.expect("the gauge is scraped");
+        self.ground.prometheus().await.wait_for(&query, has).await.expect("the gauge is scraped");
     }
 
     /// Pods that the operator deleted, in order.
@@ -292,26 +266,6 @@ impl Scene {
     /// Changes the spec of `gate`.
     pub async fn configure(&self, spec: &Value) {
         self.patch("phasedrollout/gate", &json!({ "spec": spec })).await;
-    }
-
-    /// Runs kubectl as an admin in the namespace.
-    pub async fn kubectl(&self, args: &[&str], stdin: &str) -> Reply {
-        let args = [&["--namespace", &self.namespace], args].concat();
-        let cluster = self.ground.cluster;
-        let output = cluster.kubectl_as(cluster.kubeconfig(), &args, stdin).await.expect("kubectl ends");
-        self.catch_up().await;
-        Reply {
-            ok: output.status.success(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    /// As [`Scene::kubectl`], and it must succeed.
-    pub async fn kubectl_ok(&self, args: &[&str], stdin: &str) -> Reply {
-        let reply = self.kubectl(args, stdin).await;
-        assert!(reply.ok, "kubectl {}: {}", args.join(" "), reply.stderr);
-        reply
     }
 
     /// Waits until the recording has what is stored now: what is asked of the world after a write is asked of the world after it.
@@ -331,9 +285,19 @@ impl Scene {
 
     /// Waits until there are `count` events of this reason; these events.
     pub async fn until_events(&self, reason: Reason, count: usize) -> Vec<Event> {
-        ground::eventually(&format!("{count} events {reason}"), async || self.events_of(reason).await.len() >= count)
-            .await;
-        self.events_of(reason).await
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut news = pin!(watcher(api, watcher::Config::default()).default_backoff().touched_objects());
+        let found = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let events = self.events_of(reason).await;
+                if events.len() >= count {
+                    return events;
+                }
+                // What goes wrong with a watch is tried again.
+                let _ = news.next().await.expect("a watch goes on");
+            }
+        });
+        found.await.unwrap_or_else(|_| panic!("not within {} s: {count} events {reason}", PATIENCE.as_secs()))
     }
 
     /// The events of one reason.
@@ -344,15 +308,21 @@ impl Scene {
     }
 
     /// What the operator asked the API server for in this namespace since the cluster was started.
-    pub fn requests(&self) -> Vec<AuditEntry> {
-        let mut requests = self.ground.cluster.audit_log().read().expect("the audit log can be read");
-        requests.retain(|entry| entry.namespace == self.namespace && entry.user_agent.starts_with("sts-plus/"));
+    pub fn requests(&self) -> AuditEntries {
+        let log = self.ground.cluster.audit_log();
+        let mut requests = log.entries_in(&self.namespace).expect("the audit log can be read");
+        requests.retain(|entry| is_of_an_operator(entry));
         requests
     }
 
     /// Waits until the operator has made such a request; the first `before` ones do not count.
     pub async fn until_requests(&self, what: &str, before: usize, wanted: impl Fn(&AuditEntry) -> bool) {
-        ground::eventually(what, async || self.requests().iter().skip(before).any(&wanted)).await;
+        let log = self.ground.cluster.audit_log();
+        let found = log.until(&self.namespace, PATIENCE, |entries| {
+            let requests = entries.iter().filter(|entry| is_of_an_operator(entry));
+            requests.skip(before).any(|entry| wanted(entry))
+        });
+        found.await.expect(what);
     }
 
     /// `gate` as the API server has it.
@@ -372,14 +342,15 @@ impl Scene {
         let has_worked = !log.is_empty();
         let mut outputs = vec![("its log".to_owned(), log), ("events".to_owned(), events)];
         for entry in self.tape.entries() {
-            if let (Seen::Rollout(rollout), true) = (&entry.seen, has_worked) {
-                let object = serde_json::to_value(rollout).expect("a PhasedRollout is JSON");
-                let fault = kstatus::fault(&object).filter(|_| !entry.gone);
+            let object = entry.seen.to_json();
+            let is_ours = matches!(entry.seen, Seen::Rollout(_) | Seen::Extended(_));
+            if is_ours && has_worked && !entry.gone {
+                let fault = kstatus::fault(&object);
                 assert!(fault.is_none(), "version {}: {fault:?}\n{object:#}", entry.version);
                 let status = object.get("status").map(|status| status.to_string().len()).unwrap_or_default();
                 assert!(status < 16 * 1024, "version {}: the status has {status} bytes", entry.version);
             }
-            outputs.push((format!("version {}", entry.version), format!("{:?}", entry.seen)));
+            outputs.push((format!("version {}", entry.version), object.to_string()));
         }
         for (place, text) in outputs {
             let found = canary::find(&text);
@@ -400,8 +371,13 @@ impl Drop for Scene {
     }
 }
 
-async fn client_of(ground: &Ground) -> Client {
-    let kubeconfig = Kubeconfig::read_from(ground.cluster.kubeconfig()).expect("the kubeconfig can be read");
+fn is_of_an_operator(entry: &AuditEntry) -> bool {
+    entry.user_agent.starts_with("sts-plus/")
+}
+
+/// A client with the rights of a kubeconfig. It belongs to the runtime of the test that asks.
+pub async fn client_of(kubeconfig: &Path) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig can be read");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     Client::try_from(config.expect("the kubeconfig is whole")).expect("a client")
 }

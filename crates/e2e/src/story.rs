@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use sts_plus_api::{CheckRecord, PhasedRollout, PhasedRolloutStatus, Step, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use sts_plus_api::{CheckRecord, ExtendedStatefulSet, PhasedRollout, PhasedRolloutStatus, Step, names};
 
 use crate::world::{annotation_of, image_of, is_ready, partition_of, template_image, uid_of};
 use crate::{Entry, Seen};
@@ -45,6 +46,7 @@ struct Teller {
     sets: BTreeMap<String, SetTold>,
     pods: BTreeMap<String, (String, bool)>,
     rollouts: BTreeMap<String, PhasedRolloutStatus>,
+    extended: BTreeMap<String, String>,
     /// Where the last step of the operator was told that no status has followed yet.
     step: Option<usize>,
 }
@@ -70,6 +72,7 @@ impl Teller {
             Seen::Set(set) => self.hear_set(entry, set),
             Seen::Pod(pod) => self.hear_pod(entry, pod),
             Seen::Rollout(rollout) => self.hear_rollout(entry, rollout),
+            Seen::Extended(owner) => self.hear_extended(entry, owner),
         }
     }
 
@@ -145,8 +148,22 @@ impl Teller {
         let version = self.lines.get(place).map_or(entry.version, |line| line.version);
         let lines = verdicts.into_iter().map(|text| Line { version, text });
         self.lines.splice(place..place, lines);
+        let stand = |status: &PhasedRolloutStatus| stand(format!("{:?}", status.phase), &status.conditions);
         let (was, is) = (stand(&before), stand(&status));
         if was != is {
+            self.say(entry, format!("{name}: {is}"));
+        }
+    }
+
+    fn hear_extended(&mut self, entry: &Entry, owner: &ExtendedStatefulSet) {
+        let name = owner.metadata.name.clone().unwrap_or_default();
+        if entry.gone {
+            self.extended.remove(&name);
+            return self.say(entry, format!("{name} is deleted"));
+        }
+        let Some(status) = &owner.status else { return };
+        let is = stand(format!("{:?}", status.phase), &status.conditions);
+        if self.extended.insert(name.clone(), is.clone()).as_ref() != Some(&is) {
             self.say(entry, format!("{name}: {is}"));
         }
     }
@@ -176,9 +193,8 @@ fn partition(partition: Option<i32>) -> String {
 }
 
 /// Phase, and the reason where it says more.
-fn stand(status: &PhasedRolloutStatus) -> String {
-    let reason = status.conditions.iter().find(|condition| condition.type_ == "Ready").map(|c| c.reason.as_str());
-    let phase = format!("{:?}", status.phase);
+fn stand(phase: String, conditions: &[Condition]) -> String {
+    let reason = conditions.iter().find(|condition| condition.type_ == "Ready").map(|c| c.reason.as_str());
     match reason {
         Some(reason) if reason != phase => format!("{phase} ({reason})"),
         _ => phase,

@@ -1,20 +1,23 @@
-//! A recording of a namespace: every version of its StatefulSets, pods and PhasedRollouts, as the API server's watches bring them.
-//! Their resource versions come from one counter of the cluster, so sorting by them gives the order in which they were written.
+//! A recording of a namespace: every version of its StatefulSets, pods, PhasedRollouts and ExtendedStatefulSets, as the API server's
+//! watches bring them. Their resource versions come from one counter of the cluster, so sorting by them gives the order in which they were written.
 //!
 //! The tape also plays the application: while a pod runs whose image is an ill release (its tag ends in `-errors`), the exporter
 //! shows a series `app_errors` for it.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::TryStreamExt as _;
+use futures::{FutureExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use sts_plus_api::PhasedRollout;
+use serde_json::Value;
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 use testcluster::Exporter;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -39,17 +42,34 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 pub enum Seen {
     /// A StatefulSet.
-    Set(Box<StatefulSet>),
+    Set(Arc<StatefulSet>),
     /// A pod.
-    Pod(Box<Pod>),
+    Pod(Arc<Pod>),
     /// A PhasedRollout.
-    Rollout(Box<PhasedRollout>),
+    Rollout(Arc<PhasedRollout>),
+    /// An ExtendedStatefulSet.
+    Extended(Arc<ExtendedStatefulSet>),
+}
+
+impl Seen {
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        let json = match self {
+            Self::Set(set) => serde_json::to_value(&**set),
+            Self::Pod(pod) => serde_json::to_value(&**pod),
+            Self::Rollout(rollout) => serde_json::to_value(&**rollout),
+            Self::Extended(owner) => serde_json::to_value(&**owner),
+        };
+        json.expect("an object is JSON")
+    }
 }
 
 #[derive(Default)]
 struct Inner {
     entries: Vec<Entry>,
-    world: World,
+    world: Arc<World>,
+    /// Why it did not go on.
+    fault: Option<String>,
 }
 
 /// The recording; it goes on until it is dropped.
@@ -66,32 +86,34 @@ impl Tape {
         let (tell, news) = watch::channel(0);
         let recorder = Recorder { inner: Arc::clone(&inner), tell, namespace: namespace.to_owned(), exporter };
         let mut watches = JoinSet::new();
-        let set: fn(StatefulSet) -> Seen = |set| Seen::Set(Box::new(set));
-        let pod: fn(Pod) -> Seen = |pod| Seen::Pod(Box::new(pod));
-        let rollout: fn(PhasedRollout) -> Seen = |rollout| Seen::Rollout(Box::new(rollout));
-        follow(&mut watches, client, &recorder, set).await;
-        follow(&mut watches, client, &recorder, pod).await;
-        follow(&mut watches, client, &recorder, rollout).await;
+        follow(&mut watches, client, &recorder, |set| Seen::Set(Arc::new(set))).await;
+        follow(&mut watches, client, &recorder, |pod| Seen::Pod(Arc::new(pod))).await;
+        follow(&mut watches, client, &recorder, |rollout| Seen::Rollout(Arc::new(rollout))).await;
+        follow(&mut watches, client, &recorder, |extended| Seen::Extended(Arc::new(extended))).await;
         Self { inner, news, _watches: watches }
     }
 
     /// Everything so far, in the order in which it was written.
     pub fn entries(&self) -> Vec<Entry> {
-        let mut entries = lock(&self.inner).entries.clone();
+        let mut entries = self.whole().entries.clone();
         entries.sort_by_key(|entry| entry.version);
         entries
     }
 
     /// How it looks now.
-    pub fn world(&self) -> World {
-        lock(&self.inner).world.clone()
+    pub fn world(&self) -> Arc<World> {
+        Arc::clone(&self.whole().world)
     }
 
     /// Waits until it looks as wanted, for `patience` at most; how it looks then, or how it looked last.
     ///
     /// # Errors
     /// When it does not within that time, with how it looks then.
-    pub async fn until(&self, patience: Duration, wanted: impl Fn(&World) -> bool) -> Result<World, Box<World>> {
+    pub async fn until(
+        &self,
+        patience: Duration,
+        wanted: impl Fn(&Arc<World>) -> bool,
+    ) -> Result<Arc<World>, Arc<World>> {
         let mut news = self.news.clone();
         let seen = tokio::time::timeout(patience, async {
             loop {
@@ -105,7 +127,15 @@ impl Tape {
                 }
             }
         });
-        seen.await.map_err(|_| Box::new(self.world()))
+        seen.await.map_err(|_| self.world())
+    }
+
+    /// What was recorded, and nothing is missing. A test that fails already is told what there is.
+    fn whole(&self) -> MutexGuard<'_, Inner> {
+        let inner = lock(&self.inner);
+        let fault = inner.fault.as_ref().filter(|_| !std::thread::panicking());
+        assert!(fault.is_none(), "the recording has a gap: {fault:?}");
+        inner
     }
 }
 
@@ -128,9 +158,15 @@ impl Recorder {
         }
         {
             let mut inner = lock(&self.inner);
-            inner.world.take(&seen, version, gone);
+            Arc::make_mut(&mut inner.world).take(&seen, version, gone);
             inner.entries.push(Entry { version, arrived: Timestamp::now(), gone, seen });
         }
+        self.tell.send_modify(|count| *count += 1);
+    }
+
+    /// It does not go on: whoever looks at it fails with this.
+    fn fail(&self, fault: String) {
+        lock(&self.inner).fault.get_or_insert(fault);
         self.tell.send_modify(|count| *count += 1);
     }
 
@@ -151,7 +187,7 @@ impl Recorder {
 
 impl World {
     fn take(&mut self, seen: &Seen, version: u64, gone: bool) {
-        let [sets, pods, rollouts] = &mut self.latest;
+        let [sets, pods, rollouts, extended] = &mut self.latest;
         let latest = match seen {
             Seen::Set(set) => {
                 keep(&mut self.sets, set, gone);
@@ -164,6 +200,10 @@ impl World {
             Seen::Rollout(rollout) => {
                 keep(&mut self.rollouts, rollout, gone);
                 rollouts
+            }
+            Seen::Extended(owner) => {
+                keep(&mut self.extended, owner, gone);
+                extended
             }
         };
         *latest = version.max(*latest);
@@ -191,26 +231,68 @@ where
     let api: Api<K> = Api::namespaced(client.clone(), &recorder.namespace);
     let list = api.list(&ListParams::default()).await.expect("an empty namespace can be listed");
     assert!(list.items.is_empty(), "the recording begins before anything is there");
-    let mut version = list.metadata.resource_version.expect("a list has a version");
+    let version = list.metadata.resource_version.expect("a list has a version");
     let recorder = recorder.clone();
     watches.spawn(async move {
-        loop {
-            let Ok(events) = api.watch(&WatchParams::default(), &version).await else {
-                // The API server is being restarted, or busy.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            };
-            futures::pin_mut!(events);
-            while let Ok(Some(event)) = events.try_next().await {
-                let (object, gone) = match event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
-                    WatchEvent::Deleted(object) => (object, true),
-                    WatchEvent::Bookmark(_) => continue,
-                    WatchEvent::Error(error) => panic!("the recording has a gap: {error:?}"),
-                };
-                version = object.resource_version().expect("an object has a version");
-                recorder.record(version.parse().expect("a version is a number"), gone, seen(object));
-            }
-        }
+        // Nobody waits for this task, so its panic must be heard by whoever looks at the recording.
+        let ended = AssertUnwindSafe(record(&api, version, &recorder, seen)).catch_unwind().await;
+        recorder.fail(format!("{} {}", K::plural(&()), ended.unwrap_or_else(|panic| words(panic.as_ref()))));
     });
+}
+
+/// Goes on for ever, or until there is an event that cannot be recorded: why.
+async fn record<K>(api: &Api<K>, mut version: String, recorder: &Recorder, seen: fn(K) -> Seen) -> String
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    loop {
+        let Ok(events) = api.watch(&WatchParams::default(), &version).await else {
+            // The API server is being restarted, or busy.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        futures::pin_mut!(events);
+        while let Ok(Some(event)) = events.try_next().await {
+            let (object, gone) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                WatchEvent::Deleted(object) => (object, true),
+                WatchEvent::Bookmark(_) => continue,
+                WatchEvent::Error(error) => return error.to_string(),
+            };
+            version = object.resource_version().expect("an object has a version");
+            recorder.record(version.parse().expect("a version is a number"), gone, seen(object));
+        }
+    }
+}
+
+/// What a panic says.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panicked").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_recording_that_ended_fails_everybody_who_looks_at_it() {
+        let exporter: &Exporter = Box::leak(Box::new(Exporter::start().await.expect("the exporter starts")));
+        let (inner, (tell, news)) = (Arc::<Mutex<Inner>>::default(), watch::channel(0));
+        let recorder = Recorder { inner: Arc::clone(&inner), tell, namespace: String::new(), exporter };
+        let tape = Tape { inner, news, _watches: JoinSet::new() };
+        assert!(tape.entries().is_empty() && tape.world().pods.is_empty());
+        let waiting = AssertUnwindSafe(tape.until(Duration::from_mins(5), |_| false)).catch_unwind();
+        let failing = async { recorder.fail("pods too old resource version".to_owned()) };
+        let (waited, ()) = tokio::join!(waiting, failing);
+        let looks = [
+            waited.map(drop),
+            std::panic::catch_unwind(AssertUnwindSafe(|| drop(tape.entries()))),
+            std::panic::catch_unwind(AssertUnwindSafe(|| drop(tape.world()))),
+        ];
+        for look in looks {
+            let fault = words(look.expect_err("it fails").as_ref());
+            assert!(fault.contains("has a gap") && fault.contains("pods too old resource version"), "{fault}");
+        }
+    }
 }

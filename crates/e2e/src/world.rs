@@ -1,4 +1,4 @@
-//! How a namespace looks at one moment: its StatefulSets, pods and PhasedRollouts, with the questions that scenarios ask.
+//! How a namespace looks at one moment: its StatefulSets, pods, PhasedRollouts and ExtendedStatefulSets, with the questions that scenarios ask.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use sts_plus_api::{ConditionType, Phase, PhasedRollout, PhasedRolloutStatus, names};
+use sts_plus_api::{ConditionType, ExtendedStatefulSet, Phase, PhasedRollout, PhasedRolloutStatus, names};
 
 /// A namespace at one moment, by name.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +20,10 @@ pub struct World {
     pub pods: BTreeMap<String, Pod>,
     /// PhasedRollouts.
     pub rollouts: BTreeMap<String, PhasedRollout>,
+    /// ExtendedStatefulSets.
+    pub extended: BTreeMap<String, ExtendedStatefulSet>,
     /// The highest version seen of each kind, deletions included: each watch brings its kind in order.
-    pub(crate) latest: [u64; 3],
+    pub(crate) latest: [u64; 4],
 }
 
 impl World {
@@ -157,6 +159,7 @@ pub(crate) struct Stored {
     sets: Versions,
     pods: Versions,
     rollouts: Versions,
+    extended: Versions,
 }
 
 /// The versions of one kind, by name, and of the list itself.
@@ -164,19 +167,22 @@ type Versions = (BTreeMap<String, u64>, u64);
 
 impl Stored {
     pub(crate) async fn read(client: &Client, namespace: &str) -> Self {
-        Self {
-            sets: versions::<StatefulSet>(client, namespace).await,
-            pods: versions::<Pod>(client, namespace).await,
-            rollouts: versions::<PhasedRollout>(client, namespace).await,
-        }
+        let (sets, pods, rollouts, extended) = tokio::join!(
+            versions::<StatefulSet>(client, namespace),
+            versions::<Pod>(client, namespace),
+            versions::<PhasedRollout>(client, namespace),
+            versions::<ExtendedStatefulSet>(client, namespace),
+        );
+        Self { sets, pods, rollouts, extended }
     }
 
     /// True if `world` is at least as new.
     pub(crate) fn is_in(&self, world: &World) -> bool {
-        let [sets, pods, rollouts] = world.latest;
+        let [sets, pods, rollouts, extended] = world.latest;
         is_in(&self.sets, &world.sets, sets)
             && is_in(&self.pods, &world.pods, pods)
             && is_in(&self.rollouts, &world.rollouts, rollouts)
+            && is_in(&self.extended, &world.extended, extended)
     }
 }
 
@@ -204,6 +210,12 @@ where
 /// The partition of a StatefulSet.
 pub fn partition_of(set: &StatefulSet) -> Option<i32> {
     set.spec.as_ref()?.update_strategy.as_ref()?.rolling_update.as_ref()?.partition
+}
+
+/// The ordinal of the first pod of a StatefulSet.
+pub fn start_of(set: &StatefulSet) -> i32 {
+    let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
+    ordinals.and_then(|ordinals| ordinals.start).unwrap_or_default()
 }
 
 /// An annotation of a StatefulSet.

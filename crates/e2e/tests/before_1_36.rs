@@ -17,8 +17,9 @@ async fn at_rest_with(policies: Policies, name: &str, set: &Value) -> Option<Sce
     if is_refusing_left_out() {
         return None;
     }
-    let mut scene = Scene::on(policies, name).await;
-    let gate = objects::rollout(Ground::get(policies).await.prometheus.url());
+    let ground = Ground::get(policies).await;
+    let mut scene = Scene::on(ground, name).await;
+    let gate = objects::rollout(&ground.tap_url().await);
     scene.settle(set, &gate).await;
     Some(scene)
 }
@@ -60,6 +61,7 @@ async fn completes(scene: Scene, image: &str) {
     scene.end().await;
 }
 
+// spec: hold
 #[tokio::test]
 async fn a_rollout_goes_as_everywhere_and_who_keeps_the_hold_is_told() {
     let Some(scene) = at_rest(Policies::Refusing, "old").await else { return };
@@ -69,12 +71,13 @@ async fn a_rollout_goes_as_everywhere_and_who_keeps_the_hold_is_told() {
     scene.release("app:2").await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
     let entries = scene.tape.entries();
-    moves::assert_gated(&entries, "app:1", 2);
+    moves::assert_gated(&scene, "app:1", 2);
     let steps: Vec<_> = moves::steps(&entries).iter().map(|step| step.partition).collect();
     assert_eq!(steps, [3, HOLD, 2, 1, 0, 3], "no write more than on later servers");
     scene.end().await;
 }
 
+// spec: hold
 #[tokio::test]
 async fn in_mid_rollout_a_template_is_refused_and_while_paused_it_is_let_in_and_held() {
     let Some(scene) = in_mid_rollout("refused").await else { return };
@@ -98,6 +101,7 @@ async fn in_mid_rollout_a_template_is_refused_and_while_paused_it_is_let_in_and_
     scene.end().await;
 }
 
+// spec: hold
 #[tokio::test]
 async fn a_template_that_brings_the_hold_is_accepted_and_held() {
     let Some(scene) = in_mid_rollout("brings").await else { return };
@@ -125,6 +129,7 @@ async fn a_fix_goes_through_after_failed_checks() {
 }
 
 /// Parallel sets heal by another loop here than on later servers (native-statefulset B9): the end is the same.
+// spec: hold, L103
 #[tokio::test]
 async fn a_parallel_release_that_crashes_is_repaired_by_its_fix() {
     let set = objects::with(objects::set(3), "/spec/podManagementPolicy", "Parallel");
@@ -134,7 +139,7 @@ async fn a_parallel_release_that_crashes_is_repaired_by_its_fix() {
     scene.until_settled("failed and held", failed).await;
     scene.release("app:3").await;
     scene.until("complete", |world| world.is_complete("app:3")).await;
-    moves::assert_gated(&scene.tape.entries(), "app:1", 2);
+    moves::assert_gated(&scene, "app:1", 2);
     scene.end().await;
 }
 
@@ -152,6 +157,7 @@ async fn a_fix_goes_through_while_prometheus_cannot_be_reached() {
     completes(scene, "app:3").await;
 }
 
+// spec: hold
 #[tokio::test]
 async fn a_lower_partition_is_refused_however_it_is_written() {
     let Some(scene) = in_mid_rollout("lower").await else { return };
@@ -173,6 +179,7 @@ async fn a_lower_partition_is_refused_however_it_is_written() {
     completes(scene, "app:2").await;
 }
 
+// spec: hold
 #[tokio::test]
 async fn break_glass_lets_exactly_this_partition_through() {
     let Some(scene) = in_mid_rollout("glass").await else { return };
@@ -188,6 +195,7 @@ async fn break_glass_lets_exactly_this_partition_through() {
     completes(scene, "app:2").await;
 }
 
+// spec: hold
 #[tokio::test]
 async fn annotations_of_the_operator_stay_until_the_set_is_released() {
     let Some(scene) = in_mid_rollout("marks").await else { return };
@@ -211,6 +219,7 @@ async fn annotations_of_the_operator_stay_until_the_set_is_released() {
     scene.end().await;
 }
 
+// spec: hold
 #[tokio::test]
 async fn with_the_hold_switched_off_everything_goes() {
     let Some(scene) = at_rest(Policies::Refusing, "off").await else { return };
@@ -225,6 +234,7 @@ async fn with_the_hold_switched_off_everything_goes() {
     scene.end().await;
 }
 
+// spec: hold, L093
 #[tokio::test]
 async fn without_any_policy_the_operator_holds_by_itself_and_says_so() {
     let Some(scene) = at_rest(Policies::RefusingMissing, "bare").await else { return };
@@ -246,12 +256,13 @@ async fn scalable(scene: &Scene) -> (String, String) {
     (format!("{}/{}", text("status"), text("reason")), text("message"))
 }
 
+// spec: es§2
 #[tokio::test]
 async fn a_count_that_nobody_fills_in_is_told_and_once() {
     if is_refusing_left_out() {
         return;
     }
-    let mut scene = Scene::on(Policies::Refusing, "count").await;
+    let mut scene = Scene::on(Ground::get(Policies::Refusing).await, "count").await;
     scene.start_operator();
     scene.create(&objects::without(objects::extended("db"), "/spec/template/spec/replicas")).await;
     scene.until("one pod is there", |world| world.is_ready_on("db-v1-0", "app:1")).await;
@@ -268,7 +279,7 @@ async fn a_count_that_nobody_fills_in_is_told_and_once() {
     eventually("it is well", async || scalable(&scene).await.0 == "True/CountWritten").await;
     scene.kubectl_ok(&["scale", "ests", "db", "--replicas=1"], "").await;
     let is_status = |entry: &AuditEntry| entry.resource == "extendedstatefulsets" && entry.subresource == "status";
-    let writes = scene.requests().into_iter().filter(is_status).count();
+    let writes = scene.requests().iter().filter(|entry| is_status(entry)).count();
     assert!((1..20).contains(&writes), "{writes} writes of the status");
     scene.end().await;
 }

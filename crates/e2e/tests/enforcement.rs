@@ -2,19 +2,19 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
-use std::time::Duration;
-
 use serde_json::json;
 use sts_plus_api::{ConditionType, Phase, Reason};
 use sts_plus_e2e::{Entry, Ground, Policies, Scene, Seen, World, moves, objects};
 
 async fn bare(name: &str) -> Scene {
-    let mut scene = Scene::on(Policies::Missing, name).await;
-    let gate = objects::rollout(Ground::get(Policies::Missing).await.prometheus.url());
+    let ground = Ground::get(Policies::Missing).await;
+    let mut scene = Scene::on(ground, name).await;
+    let gate = objects::rollout(&ground.tap_url().await);
     scene.settle(&objects::set(3), &gate).await;
     scene
 }
 
+// spec: hold
 #[tokio::test]
 async fn without_the_policies_the_condition_says_so_and_why() {
     let scene = bare("told").await;
@@ -24,6 +24,7 @@ async fn without_the_policies_the_condition_says_so_and_why() {
     scene.end().await;
 }
 
+// spec: pr§4, hold, L093
 #[tokio::test]
 async fn without_the_policies_the_operator_holds_a_second_template_itself() {
     let scene = bare("second").await;
@@ -31,6 +32,7 @@ async fn without_the_policies_the_operator_holds_a_second_template_itself() {
     scene.end().await;
 }
 
+// spec: pr§4, hold
 #[tokio::test]
 async fn without_the_policies_a_lowered_partition_is_put_back_and_its_writer_is_named() {
     let scene = bare("drift").await;
@@ -56,6 +58,7 @@ fn message_of(entry: &Entry) -> Option<String> {
     told.then(|| status.message.clone())
 }
 
+// spec: hold
 #[tokio::test]
 async fn hold_enforced_follows_the_policies_as_they_go_and_come_back() {
     let scene = Scene::at_rest("follow", 1, &Scene::gate().await).await;
@@ -67,16 +70,11 @@ async fn hold_enforced_follows_the_policies_as_they_go_and_come_back() {
         deleted.expect("a binding can be deleted");
     };
     delete("mutatingadmissionpolicybinding").await;
-    soon(&scene, "refused instead", says("True/RefusedByPolicy")).await;
+    scene.until("refused instead", says("True/RefusedByPolicy")).await;
     delete("validatingadmissionpolicybinding").await;
-    soon(&scene, "not enforced", says("False/PolicyNotEffective")).await;
+    scene.until("not enforced", says("False/PolicyNotEffective")).await;
 
     scene.ground.cluster.apply(scene.ground.manifests()).await.expect("the manifests can be applied again");
-    soon(&scene, "enforced again", says("True/Enforced")).await;
+    scene.until("enforced again", says("True/Enforced")).await;
     scene.end().await;
-}
-
-async fn soon(scene: &Scene, what: &str, wanted: impl Fn(&World) -> bool) {
-    let told = scene.tape.until(Duration::from_secs(20), wanted).await;
-    assert!(told.is_ok(), "not soon: {what}: {:?}", scene.world().status().conditions);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sts_plus_api::names;
 use sts_plus_e2e::{Operator, eventually, minor, objects, operator_binary, unlike_a_test};
-use testcluster::{Cluster, Method};
+use testcluster::{Cluster, Component, Method};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
@@ -268,6 +268,79 @@ async fn check(orders: [Order; 2]) {
     }
 }
 
+impl Site {
+    /// Everything installed, no operator, and a set `web` of two pods that the policies hold for a PhasedRollout.
+    async fn install_policies(&self) {
+        self.kubectl(&["apply", "-k", DEPLOY]).await;
+        self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).await;
+        self.kubectl(&["create", "namespace", "work"]).await;
+        self.post(ROLLOUTS, &objects::rollout("http://127.0.0.1:9")).await;
+        let (dry, set) = (format!("{SETS}?dryRun=All"), objects::set(2));
+        eventually("the policies are in force", async || {
+            let made = self.cluster.request(Method::POST, &dry, Some(&set)).await;
+            made.is_ok_and(|made| made["metadata"]["annotations"][names::CLAIM] == "gate")
+        })
+        .await;
+        self.post(SETS, &set).await;
+        self.until_pods("web", 2, "app:1").await;
+    }
+
+    async fn until_pods(&self, set: &str, count: usize, image: &str) {
+        eventually(&format!("{count} pods of {set} on {image}"), async || {
+            let pods = self.pods(set).await;
+            pods.len() == count && pods.iter().all(|pod| pod.ready && !pod.going && pod.image == image)
+        })
+        .await;
+    }
+
+    /// A set that has nothing to do with us is made, changed, scaled and deleted, all at the first try.
+    async fn live_and_let_die(&self, name: &str) {
+        let (object, image) = (format!("statefulset/{name}"), "app=app:2");
+        self.post(SETS, &objects::named(objects::set(1), name)).await;
+        self.until_pods(name, 1, "app:1").await;
+        self.kubectl(&["-n", "work", "set", "image", &object, image]).await;
+        self.until_pods(name, 1, "app:2").await;
+        self.kubectl(&["-n", "work", "scale", &object, "--replicas=2"]).await;
+        self.until_pods(name, 2, "app:2").await;
+        self.kubectl(&["-n", "work", "delete", &object, "--wait=false"]).await;
+        eventually("it is gone", async || self.set(name).await.is_null() && self.pods(name).await.is_empty()).await;
+    }
+
+    /// A set that was claimed is still held, scaled as before, and free after it is released.
+    async fn release_the_claimed_one(&self) {
+        self.kubectl(&["-n", "work", "set", "image", "statefulset/web", "app=app:2"]).await;
+        self.kubectl(&["-n", "work", "scale", "statefulset/web", "--replicas=3"]).await;
+        self.until_pods("web", 3, "app:1").await;
+        assert_eq!(self.partition("web").await, i64::from(names::HOLD), "the claim is a claim");
+        let release = json!({
+            "metadata": { "annotations": { names::RELEASE: "true", names::CLAIM: null } },
+            "spec": { "updateStrategy": { "rollingUpdate": { "partition": 0 } } },
+        });
+        self.kubectl(&["-n", "work", "patch", "statefulset", "web", "--type=merge", "-p", &release.to_string()]).await;
+        self.until_pods("web", 3, "app:2").await;
+    }
+}
+
+/// The CRDs were deleted and the policies forgotten: at once, and with an API server that has never seen the CRDs.
+// spec: hold, L093
+#[tokio::test]
+async fn policies_without_their_crds_block_no_workload() {
+    let site = Site::start().await;
+    site.install_policies().await;
+    site.kubectl(&["-n", "work", "delete", "phasedrollout", "gate", "--timeout=30s"]).await;
+    let kinds = ["phasedrollouts.sts.plus", "extendedstatefulsets.fissile.cloudfoundry.org"];
+    site.kubectl(&["delete", "crd", kinds[0], kinds[1], "--timeout=60s"]).await;
+    site.live_and_let_die("first").await;
+    let api_server = site.cluster.component(Component::ApiServer);
+    api_server.stop().await.expect("it stops");
+    api_server.start().await.expect("it starts again");
+    let policies = "mutatingadmissionpolicies,validatingadmissionpolicies";
+    let left = site.kubectl(&["get", policies, "-l", "app.kubernetes.io/part-of=sts-plus", "-o", "name"]).await;
+    assert!(left.lines().count() >= 3, "they are still there: {left}");
+    site.live_and_let_die("second").await;
+    site.release_the_claimed_one().await;
+}
+
 #[tokio::test]
 async fn the_namespace_admits_the_operator_under_the_restricted_level() {
     let site = Site::start().await;
@@ -299,11 +372,11 @@ fn kustomization(dir: &Path) -> String {
     )
 }
 
-/// The image, unpacked; nothing where it cannot be built, and that is said.
+/// The image, unpacked; nothing where it cannot be built, and that is reported as a skip.
 async fn unpacked_image(dir: &Path) -> Option<PathBuf> {
     let has_buildah = Command::new("buildah").arg("--version").output().is_ok_and(|output| output.status.success());
     if !has_buildah || !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: the image is built by root with buildah, which is not so here");
+        testcluster::report::skipped("the image is built by root with buildah, which is not so here");
         return None;
     }
     let storage = dir.join("storage.conf");

@@ -13,7 +13,11 @@ pub mod set;
 pub mod state;
 pub mod substitution;
 pub mod url;
+pub mod versions;
 mod world;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// One parser and what must hold for it.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +29,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "rollout", run: rollout::run },
     Target { name: "state", run: state::run },
     Target { name: "answer", run: answer::run },
@@ -34,7 +38,17 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "set", run: set::run },
     Target { name: "pod", run: pod::run },
     Target { name: "refusal", run: refusal::run },
+    Target { name: "versions", run: versions::run },
 ];
+
+/// An object as JSON or YAML.
+fn object<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    if bytes.first() == Some(&b'{') {
+        return serde_json::from_slice(bytes).ok();
+    }
+    let value: Value = serde_saphyr::from_str(std::str::from_utf8(bytes).ok()?).ok()?;
+    serde_json::from_value(value).ok()
+}
 
 /// The target of this name.
 #[must_use]

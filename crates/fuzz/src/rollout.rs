@@ -1,7 +1,6 @@
 //! A PhasedRollout as JSON or YAML, through the type, the check of its queries, and a whole decision. What a user may write into
 //! spec and status by hand is in here, whether or not the API server would take it.
 
-use serde_json::Value;
 use sts_plus::views::rollout_view;
 use sts_plus_api::{Check, PhasedRollout};
 use sts_plus_decide::ConfigProblem;
@@ -15,7 +14,7 @@ const SENTENCE: usize = 1024;
 /// # Panics
 /// Something breaks.
 pub fn run(bytes: &[u8]) {
-    let Some(rollout) = read(bytes) else { return };
+    let Some(rollout) = crate::object::<PhasedRollout>(bytes) else { return };
     let again = serde_json::to_value(&rollout).ok().and_then(|value| serde_json::from_value(value).ok());
     let again: PhasedRollout = again.expect("what was read can be written and read again");
     assert_eq!(again.spec, rollout.spec);
@@ -43,14 +42,6 @@ pub fn run(bytes: &[u8]) {
         .map(|problem| ConfigProblem { reason: problem.reason, message: problem.message })
         .collect();
     settle(observed, now());
-}
-
-fn read(bytes: &[u8]) -> Option<PhasedRollout> {
-    if bytes.first() == Some(&b'{') {
-        return serde_json::from_slice(bytes).ok();
-    }
-    let value: Value = serde_saphyr::from_str(std::str::from_utf8(bytes).ok()?).ok()?;
-    serde_json::from_value(value).ok()
 }
 
 /// Without a problem, every query can be asked.

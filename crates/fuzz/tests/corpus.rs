@@ -28,6 +28,7 @@ macro_rules! over_the_corpus {
     ($($name:ident),* $(,)?) => {
         $(#[test] fn $name() { kept(stringify!($name)); })*
 
+        // spec: L023, L063
         #[test]
         fn no_target_is_left_out() {
             let tested = [$(stringify!($name)),*];
@@ -36,7 +37,7 @@ macro_rules! over_the_corpus {
     };
 }
 
-over_the_corpus!(rollout, state, answer, substitution, url, set, pod, refusal);
+over_the_corpus!(rollout, state, answer, substitution, url, set, pod, refusal, versions);
 
 fn breaks(run: impl FnOnce() + panic::UnwindSafe) -> bool {
     panic::catch_unwind(run).is_err()
@@ -65,6 +66,7 @@ fn a_value_that_leaves_its_string_is_noticed() {
     }
 }
 
+// spec: L063
 #[test]
 fn a_verdict_on_a_broken_answer_is_noticed() {
     let inputs: [&[u8]; 5] = [

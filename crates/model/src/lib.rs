@@ -4,12 +4,14 @@
 //! `kubelet` lets pods live and die, `users` writes as people and `GitOps` do (through the admission policy, if it is on), `operator`
 //! observes, asks `sts_plus_decide::decide` and applies, `clock` puts it all in turn, and `rules` watches that no pod leaves the
 //! last good revision without the checks it needs. No IO and no real clock: the same steps give the same world.
+//! `random` is for tests that draw these steps.
 
 pub mod clock;
 pub mod kubelet;
 pub mod native;
 pub mod operator;
 pub mod prometheus;
+pub mod random;
 pub mod rules;
 pub mod tale;
 pub mod users;

@@ -219,7 +219,6 @@ impl World {
         if full && set.strategy == Strategy::RollingUpdate && status.current != status.update {
             status.current.clone_from(&status.update);
             status.current_replicas = status.updated_replicas;
-            self.ledger.flipped(&set.name);
             self.tell(Deed::Current(status.update.clone().unwrap_or_default()));
         }
     }

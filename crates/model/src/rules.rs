@@ -88,10 +88,6 @@ impl Ledger {
         self.book(set).streak = 0;
     }
 
-    pub(crate) fn flipped(&mut self, set: &str) {
-        let _ = self.book(set);
-    }
-
     /// A new template: what was approved for another one is void.
     pub(crate) fn template_changed(&mut self, set: &str) {
         // Passes stay: they are counted for their revision, and a template that comes and goes unseen disturbs no pod.

@@ -1,4 +1,5 @@
-//! `decide` on inputs that no API server would give: it is total, gives the same plan for the same input, and stays bounded.
+//! The shipped decisions without a cluster: on input that no API server would give, and in small worlds for the two ways in which an
+//! `ExtendedStatefulSet` brings in a version.
 
 #![allow(
     clippy::expect_used,
@@ -8,6 +9,7 @@
     reason = "tests: a surprise must be loud"
 )]
 
-mod bounded;
-mod input;
-mod total;
+mod in_place;
+mod owner;
+mod rollout;
+mod versions;

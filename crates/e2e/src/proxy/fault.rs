@@ -1,10 +1,12 @@
 //! What can go wrong with one request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::serve::{Body, whole};
 
@@ -13,6 +15,8 @@ use super::serve::{Body, whole};
 pub enum Fault {
     /// It reaches the API server later.
     Delayed(Duration),
+    /// It reaches the API server when it is let through, whether somebody still waits for the answer or not.
+    Held(Barrier),
     /// It is answered with this status and never reaches the API server.
     Refused(u16),
     /// The API server carries it out, and it is answered with this status.
@@ -26,6 +30,30 @@ pub enum Fault {
     /// It is answered with this object, such as an answer of long ago, and never reaches the API server.
     Answered(Bytes),
 }
+
+/// Holds requests until it is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Barrier(Arc<watch::Sender<bool>>);
+
+impl Barrier {
+    /// Lets through what is held, and what comes later.
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub(super) async fn passed(&self) {
+        // It cannot be closed while this one holds it.
+        let _ = self.0.subscribe().wait_for(|is_open| *is_open).await;
+    }
+}
+
+impl PartialEq for Barrier {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Barrier {}
 
 /// When a process is killed, seen from one request of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,11 @@
 //! what was true long ago; a watch falls silent or misses an event; the operator is killed before, during or after a write. It
 //! passes on who asks, so that the API server sees the same user, and it remembers every request.
 //!
-//! `call` is what a request is about, `fault` what can go wrong with it, `watched` passes streams, `serve` are the two ends, and
-//! `tap` listens on the other line, the one to Prometheus.
+//! `call` is what a request is about, `fault` what can go wrong with it, `watched` passes streams, and `serve` are the two ends.
 
 mod call;
 mod fault;
 mod serve;
-mod tap;
 mod watched;
 
 use std::path::{Path, PathBuf};
@@ -25,9 +23,8 @@ use tokio::task::JoinSet;
 
 use crate::Ground;
 pub use call::Call;
-pub use fault::{Fault, Moment};
+pub use fault::{Barrier, Fault, Moment};
 use serve::{Body, BoxError, Upstream, collected, listen, whole};
-pub use tap::{Asked, Tap};
 use watched::Watches;
 
 /// Between an answer that has left and the kill that comes after it.
@@ -194,11 +191,14 @@ async fn handle(request: Request<Incoming>, inner: Arc<Inner>) -> Result<Respons
             return Err("killed".into());
         }
         Some(Fault::Delayed(time)) => tokio::time::sleep(*time).await,
-        Some(Fault::Lost(_) | Fault::Cut | Fault::Killed(_)) | None => {}
+        Some(Fault::Held(_) | Fault::Lost(_) | Fault::Cut | Fault::Killed(_)) | None => {}
     }
     // A task of its own: a request that has left is carried out, whatever becomes of who asked.
-    let (to, all) = (inner.upstream.clone(), Arc::clone(&inner));
+    let (to, all, held) = (inner.upstream.clone(), Arc::clone(&inner), fault.clone());
     let sent = tokio::spawn(async move {
+        if let Some(Fault::Held(barrier)) = held {
+            barrier.passed().await;
+        }
         let answer = to.send(parts, body).await?;
         all.answered(record, answer.status().as_u16());
         if call.verb == "watch" {

@@ -105,6 +105,7 @@ fn failing_at(index: i32) -> Release {
     Release { metric: Metric::FailAt(index), ..GOOD }
 }
 
+// spec: pr§4, L041, L100
 #[test]
 fn same_end_whatever_crash_point() {
     let mut stories: Vec<(&str, World)> = Vec::new();
@@ -167,6 +168,7 @@ fn same_end_whatever_crash_point() {
 }
 
 /// Repairs: fix and revert, crash and metric, both policies, every loop.
+// spec: pr§4, L041, L100
 #[test]
 fn same_end_of_repairs_whatever_crash_point() {
     let mut writes = 0;

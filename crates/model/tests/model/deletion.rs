@@ -17,6 +17,7 @@ fn delete(world: &mut World) {
     assert!(world.rollouts.is_empty(), "deletion ends");
 }
 
+// spec: pr§8, L161
 #[test]
 fn at_rest_it_is_released_and_nothing_rolls() {
     for policy in [None, Some(DeletionPolicy::Release)] {
@@ -36,6 +37,7 @@ fn an_explicit_hold_holds_at_rest_too() {
     assert!(free(&world, SET));
 }
 
+// spec: pr§8, L092
 #[test]
 fn while_rolling_the_hold_stays() {
     for policy in [None, Some(DeletionPolicy::Hold)] {
@@ -58,6 +60,7 @@ fn while_rolling_release_lets_the_rest_roll() {
     assert_eq!((set(&world).partition, set(&world).layout().as_str()), (None, "0:2 1:2 2:2"));
 }
 
+// spec: pr§8
 #[test]
 fn deletion_ends_with_the_target_gone() {
     let mut world = world(GOOD);
@@ -68,6 +71,7 @@ fn deletion_ends_with_the_target_gone() {
 }
 
 /// §7: the old set is released first; at rest its partition goes.
+// spec: pr§7, L030
 #[test]
 fn target_ref_changed_at_rest() {
     for exists in [true, false] {
@@ -88,6 +92,7 @@ fn target_ref_changed_at_rest() {
     }
 }
 
+// spec: pr§7, L030
 #[test]
 fn target_ref_changed_in_mid_rollout() {
     let mut world = world(GOOD);
@@ -104,6 +109,7 @@ fn target_ref_changed_in_mid_rollout() {
 }
 
 /// The older one wins; the other says so and takes over, with the partition as it is, whatever deletionPolicy says.
+// spec: pr§7
 #[test]
 fn rivals() {
     for policy in [None, Some(DeletionPolicy::Hold), Some(DeletionPolicy::Release)] {

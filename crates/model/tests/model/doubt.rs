@@ -1,7 +1,8 @@
 //! What looks like an approval and is none: a set made anew, a left-over annotation, passes of an older spec or of another pod.
 
-use sts_plus_api::{Phase, PhasedRolloutStatus, names};
-use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_api::{Phase, PhasedRolloutStatus, Step, names};
+use sts_plus_decide::{CheckKey, Observed, Try, decide};
+use sts_plus_model::world::{ROLLOUT, SET, stamp};
 use sts_plus_model::{Deed, Release, World};
 
 use crate::story::*;
@@ -72,7 +73,24 @@ fn an_allowance_is_for_the_revision_that_was_pending() {
     }
 }
 
+/// Without the policies nobody but the operator compares the two numbers.
+#[test]
+fn an_allowance_is_for_one_partition_and_no_other() {
+    failed_on_the_first_pod(|mut world| {
+        world.policy = false;
+        world.edit(SET, "allows 1 and writes 0", |set| {
+            set.annotations.insert(names::ALLOW_PARTITION.to_owned(), "1".to_owned());
+            set.partition = Some(0);
+        });
+        world.operate(ROLLOUT, sts_plus_model::Stop::Never);
+        world.run(60, |_| false);
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:2", "{}", world.tale.long_story());
+        assert_eq!(events(&world, "PartitionAllowed"), 0);
+    });
+}
+
 /// Two pods have passed on template 2 and wait for an approval: template 3 gets the gate all the same.
+// spec: pr§4, L072
 #[test]
 fn pods_that_passed_need_the_gate_for_the_next_revision() {
     everywhere(GOOD, |start| {
@@ -98,6 +116,7 @@ fn pods_that_passed_need_the_gate_for_the_next_revision() {
     });
 }
 
+// spec: pr§3
 #[test]
 fn passes_of_another_spec_do_not_count() {
     let mut world = with(world(GOOD), |spec| spec.check.success_threshold = 3);
@@ -111,6 +130,65 @@ fn passes_of_another_spec_do_not_count() {
     world.configure(ROLLOUT, "another query", |spec| spec.check.query.as_mut().unwrap().expr = "down".to_owned());
     until(&mut world, |world| set(world).partition == Some(1));
     assert_eq!(made(&world) - before, 3, "{}", world.tale.long_story());
+}
+
+/// The answer that was awaited when the pod, its step or the revision was another one. One pass is missing.
+// spec: pr§4, L072
+#[test]
+fn an_answer_to_another_question_does_not_count() {
+    let mut world = world(GOOD);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    let (observed, now) = (world.observe(ROLLOUT).unwrap(), stamp(world.now));
+    let (current, record) = (status(&world).current.clone().unwrap(), status(&world).checks.last().unwrap().clone());
+    let key = CheckKey { revision: set(&world).wanted(), index: current.index, step: current.step };
+    let makes_a_step = |key: CheckKey| {
+        let tried = Try { request: key, time: now, records: vec![record.clone()], config: vec![], warnings: vec![] };
+        !decide(&Observed { tried: Some(tried), ..observed.clone() }, now).actions.is_empty()
+    };
+    assert!(makes_a_step(key.clone()), "{}", world.tale.long_story());
+    assert!(!makes_a_step(CheckKey { index: 1, ..key.clone() }));
+    assert!(!makes_a_step(CheckKey { step: Step::Preflight, ..key.clone() }));
+    assert!(!makes_a_step(CheckKey { revision: set(&world).revision_of(1), ..key }));
+}
+
+/// A pod that was away for a moment while nobody looked: what passed before says nothing about it.
+// spec: pr§3
+#[test]
+fn passes_from_before_an_interruption_that_nobody_saw_do_not_count() {
+    everywhere(GOOD, |start| {
+        let mut world = with(start, |spec| spec.check.success_threshold = 3);
+        template(&mut world, 2);
+        until(&mut world, |world| {
+            status(world).current.as_ref().is_some_and(|current| current.index == 2 && current.consecutive_passes == 2)
+                && set(world).layout() == "0:1 1:1 2:2"
+        });
+        world.now += 1;
+        let now = world.now;
+        set_mut(&mut world).pods.get_mut(&0).unwrap().since = now;
+        let made = |world: &World| count(world, |deed| matches!(deed, Deed::Checked(..)));
+        let before = made(&world);
+        until(&mut world, |world| set(world).partition == Some(1));
+        assert_eq!(made(&world) - before, 3, "{}", world.tale.long_story());
+    });
+}
+
+/// A higher partition brings a pod that dies back at the current revision, and that is the old one until the controller has said otherwise.
+#[test]
+fn the_partition_stays_open_until_the_controller_has_made_the_revision_the_current_one() {
+    everywhere(GOOD, |mut world| {
+        template(&mut world, 2);
+        until(&mut world, |world| set(world).layout() == "0:2! 1:2 2:2");
+        world.controller_down = true;
+        world.run(LONG, |_| false);
+        assert_eq!((set(&world).layout().as_str(), set(&world).partition), ("0:2 1:2 2:2", Some(0)));
+        world.delete_pod(SET, 1);
+        world.run(LONG, |_| false);
+        world.controller_down = false;
+        completed(&mut world, 2);
+        let back = |deed: &Deed| matches!(deed, Deed::Created(_, _, revision) if revision == "web-r1");
+        assert_eq!(count(&world, back), 0, "{}", world.tale.long_story());
+    });
 }
 
 #[test]
@@ -136,7 +214,7 @@ fn a_time_from_another_clock_is_not_waited_for() {
     let mut world = world(GOOD);
     template(&mut world, 2);
     until_checked(&mut world, 2);
-    let ahead = sts_plus_model::world::stamp(1_000_000);
+    let ahead = stamp(1_000_000);
     let status = &mut world.rollouts.get_mut(ROLLOUT).unwrap().status;
     let current = status.current.as_mut().unwrap();
     (current.since, current.next_check_time) = (Some(ahead), Some(ahead));

@@ -3,7 +3,7 @@
 use sts_plus_api::{OnFailure, Phase, names};
 use sts_plus_decide::{Observed, Stray, Target, decide};
 use sts_plus_model::world::{ROLLOUT, SET, stamp};
-use sts_plus_model::{Deed, Ended, Metric, Release, Who};
+use sts_plus_model::{Deed, Ended, Metric, Release, Who, World};
 
 use crate::story::*;
 
@@ -11,13 +11,14 @@ fn failing_at(index: i32) -> Release {
     Release { metric: Metric::FailAt(index), ..GOOD }
 }
 
-fn on_failure(world: sts_plus_model::World, policy: OnFailure) -> sts_plus_model::World {
+fn on_failure(world: World, policy: OnFailure) -> World {
     with(world, |spec| {
         spec.check.on_failure = policy;
         spec.check.preflight = false;
     })
 }
 
+// spec: pr§5
 #[test]
 fn hold_and_go_on_when_it_passes_again() {
     let mut world = on_failure(world(failing_at(1)), OnFailure::Hold);
@@ -32,6 +33,7 @@ fn hold_and_go_on_when_it_passes_again() {
     insta::assert_snapshot!(world.tale.story());
 }
 
+// spec: pr§5
 #[test]
 fn pause_until_retry() {
     let mut world = on_failure(world(failing_at(1)), OnFailure::Pause);
@@ -45,6 +47,7 @@ fn pause_until_retry() {
     completed(&mut world, 2);
 }
 
+// spec: pr§5, L081, L086
 #[test]
 fn rollback_of_two_pods() {
     everywhere(failing_at(1), |world| {
@@ -102,8 +105,8 @@ fn rollback_of_a_crashing_pod() {
     });
 }
 
-/// A rejected revision that comes back later is held until retry; this stands before any repair.
 /// Whatever fails, and however often: what is remembered of it is bounded, and the last ones are what is kept.
+// spec: pr§5, pr§9, L114
 #[test]
 fn fifty_rejected_releases_leave_a_bounded_record() {
     let mut world = on_failure(world(GOOD), OnFailure::Rollback);
@@ -120,6 +123,8 @@ fn fifty_rejected_releases_leave_a_bounded_record() {
     assert!(status.passed.len() <= 8 && status.checks.len() <= 5, "{} {}", status.passed.len(), status.checks.len());
 }
 
+/// A rejected revision that comes back later is held until retry; this stands before any repair.
+// spec: pr§5, L081
 #[test]
 fn a_rejected_revision_comes_back() {
     let mut world = on_failure(world(failing_at(2)), OnFailure::Rollback);
@@ -140,6 +145,7 @@ fn a_rejected_revision_comes_back() {
     completed(&mut world, 3);
 }
 
+// spec: pr§5
 #[test]
 fn rollback_acts_as_hold_during_preflight() {
     let mut world = with(world(BAD_METRIC), |spec| spec.check.on_failure = OnFailure::Rollback);
@@ -189,6 +195,7 @@ fn proceed_does_not_run_ahead_of_its_pods() {
     });
 }
 
+// spec: pr§5
 #[test]
 fn preflight_holds_while_a_backup_runs() {
     let mut world = world(Release { metric: Metric::FailBefore, ..GOOD });
@@ -215,6 +222,7 @@ fn the_final_check_fails() {
 }
 
 /// An error is never a pass, breaks the streak and uses up no try.
+// spec: pr§3, L066
 #[test]
 fn prometheus_is_down_for_a_while() {
     for missing in [Metric::Error, Metric::Missing] {
@@ -229,6 +237,31 @@ fn prometheus_is_down_for_a_while() {
         assert_eq!(set(&world).layout(), "0:1 1:2 2:2");
         world.releases.insert(2, GOOD);
         completed(&mut world, 2);
+    }
+}
+
+/// An outage of minutes is noticed to be over within seconds, however rarely the checks are made.
+// spec: pr§3
+#[test]
+fn an_error_is_tried_again_after_a_period_and_after_30_seconds_at_most() {
+    for (period, expected) in [(5, 5), (29, 29), (31, 30), (600, 30)] {
+        for verdict in [Metric::Error, Metric::Missing] {
+            let mut world = with(world(Release { metric: verdict, ..GOOD }), |spec| spec.check.period_seconds = period);
+            template(&mut world, 2);
+            world.pass(300);
+            let checks = |world: &World| -> Vec<i64> {
+                let is_check = |deed: &Deed| matches!(deed, Deed::Checked(..));
+                world.tale.lines().filter(|(_, deed)| is_check(deed)).map(|(at, _)| *at).collect()
+            };
+            let tries = checks(&world);
+            assert!(tries.len() >= 10, "{period} {tries:?}");
+            assert!(tries.windows(2).all(|pair| pair[1] - pair[0] == expected), "{period} {tries:?}");
+            // What is an answer is followed by a whole period.
+            world.releases.insert(2, GOOD);
+            until(&mut world, |world| checks(world).len() >= tries.len() + 2);
+            let answers = checks(&world).split_off(tries.len());
+            assert_eq!(answers[1] - answers[0], i64::from(period), "{answers:?}");
+        }
     }
 }
 
@@ -247,6 +280,20 @@ fn a_query_that_cannot_be_used() {
     completed(&mut world, 2);
 }
 
+/// Before the first pod too, where no check is asked for: after it nothing could be checked.
+#[test]
+fn a_query_that_cannot_be_used_holds_without_a_preflight() {
+    let mut world = with(world(GOOD), |spec| spec.check.preflight = false);
+    world.rollouts.get_mut(ROLLOUT).unwrap().misconfigured = true;
+    template(&mut world, 2);
+    world.pass(300);
+    assert_eq!((phase(&world), reason(&world).as_str()), (Phase::Blocked, "InvalidQuery"));
+    assert_eq!(set(&world).layout(), "0:1 1:1 2:1");
+    world.rollouts.get_mut(ROLLOUT).unwrap().misconfigured = false;
+    completed(&mut world, 2);
+}
+
+// spec: pr§1
 #[test]
 fn progress_deadline() {
     let mut world = with(world(GOOD), |spec| spec.progress_deadline_seconds = Some(30));
@@ -266,6 +313,7 @@ fn progress_deadline() {
 }
 
 /// A crash-looping pod reaches the deadline as well (L079), also when each check errors (L078).
+// spec: pr§1, L079
 #[test]
 fn progress_deadline_with_a_crashing_pod() {
     everywhere(CRASHING, |world| {
@@ -363,6 +411,7 @@ fn counts_and_sentence_follow_a_pod_that_is_awaited_for_long() {
 }
 
 /// The StatefulSet controller says nothing for a second: that is told, and not sooner.
+// spec: pr§9, L044
 #[test]
 fn a_silent_controller_is_told_after_a_second() {
     let mut world = world(GOOD);

@@ -53,7 +53,6 @@ fn drift_while_paused() {
     world.configure(ROLLOUT, "paused", |spec| spec.paused = true);
     world.pass(5);
     let before = set(&world).partition;
-    set_mut(&mut world).status.observed_generation += 0;
     world.set_partition(SET, Some(0));
     world.operate(ROLLOUT, sts_plus_model::Stop::Never);
     assert_eq!(set(&world).partition, before, "{}", world.tale.long_story());
@@ -236,6 +235,7 @@ fn claimed_at_rest() {
 }
 
 /// L094: claimed while pods roll: held at once, and the rest waits for checks.
+// spec: pr§7, L094
 #[test]
 fn claimed_in_mid_rollout() {
     for moment in 0..9 {
@@ -279,6 +279,7 @@ fn deleted_with_orphan_and_made_anew() {
     });
 }
 
+// spec: pr§7, L109
 #[test]
 fn on_delete_is_refused_before_anything_is_written() {
     let mut world = World::empty();

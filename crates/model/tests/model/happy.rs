@@ -15,6 +15,7 @@ fn three_pods() {
     insta::assert_snapshot!(world.tale.story());
 }
 
+// spec: pr§4
 #[test]
 fn every_loop_and_policy() {
     everywhere(GOOD, |mut world| {
@@ -26,6 +27,7 @@ fn every_loop_and_policy() {
 }
 
 /// §9: one partition patch and at most successThreshold + 1 statuses and one event for each pod.
+// spec: pr§9
 #[test]
 fn few_writes() {
     for threshold in 1..5 {
@@ -59,6 +61,7 @@ fn no_delay_no_preflight_no_final() {
     insta::assert_snapshot!(world.tale.story());
 }
 
+// spec: pr§4, L108
 #[test]
 fn ordinals_start_at_five() {
     let mut world = World::empty();
@@ -112,6 +115,7 @@ fn a_single_pod() {
     assert_eq!(steps(&world), [0, 1]);
 }
 
+// spec: pr§4, L077
 #[test]
 fn a_new_revision_in_mid_rollout() {
     let mut world = world(GOOD);
@@ -123,6 +127,7 @@ fn a_new_revision_in_mid_rollout() {
 }
 
 /// The same at every moment of the first rollout, with and without the policy.
+// spec: pr§4, L077
 #[test]
 fn a_new_revision_at_any_moment() {
     everywhere(GOOD, |start| {

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use sts_plus_api::{OnFailure, Phase, StuckPods, names};
+use sts_plus_model::random::cases;
 use sts_plus_model::world::{ROLLOUT, SET, template_of};
 use sts_plus_model::{Ended, Health, Loop, Metric, Release, Stop, World};
 
@@ -239,9 +240,10 @@ fn converges(world: &mut World) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(cases(400))]
 
     /// Safety in every history, with the policy on; and once all is well, completion and silence.
+    // spec: pr§4, L075
     #[test]
     fn safe_and_live(setting in setting(), history in prop::collection::vec(chance(), 0..25)) {
         let mut world = begin(&setting);
@@ -255,6 +257,7 @@ proptest! {
     }
 
     /// Without the policy nothing can be promised about pods that slip, but it still ends well.
+    // spec: pr§4
     #[test]
     fn live_without_the_policy(setting in setting(), history in prop::collection::vec(chance(), 0..20)) {
         let mut world = begin(&setting);
@@ -267,6 +270,7 @@ proptest! {
     }
 
     /// Where the API server refuses instead: it ends well, and whenever nothing moves, a template is let in.
+    // spec: hold
     #[test]
     fn live_where_changes_are_refused(setting in setting(), history in prop::collection::vec(chance(), 0..20)) {
         let mut world = begin(&setting);
@@ -286,6 +290,7 @@ proptest! {
     }
 
     /// With stuckPods Wait the operator deletes no pod by itself, unless it rolls back.
+    // spec: pr§6, L047
     #[test]
     fn wait_deletes_nothing(setting in setting(), history in prop::collection::vec(chance(), 0..20)) {
         let mut world = begin(&setting);

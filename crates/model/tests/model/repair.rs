@@ -32,6 +32,7 @@ fn after_preflight(world: World) -> World {
     with(world, |spec| spec.check.preflight = false)
 }
 
+// spec: pr§4
 #[test]
 fn fix_after_a_failed_metric() {
     everywhere(FAILS, |world| drop(first_pod_fails_then(after_preflight(world), 3)));
@@ -39,6 +40,7 @@ fn fix_after_a_failed_metric() {
     insta::assert_snapshot!(world.tale.story());
 }
 
+// spec: pr§4
 #[test]
 fn revert_after_a_failed_metric() {
     everywhere(FAILS, |world| drop(first_pod_fails_then(after_preflight(world), 1)));
@@ -46,6 +48,7 @@ fn revert_after_a_failed_metric() {
     insta::assert_snapshot!(world.tale.story());
 }
 
+// spec: pr§4, L025, L103
 #[test]
 fn fix_after_a_crash() {
     everywhere(CRASHING, |world| drop(first_pod_fails_then(world, 3)));
@@ -53,6 +56,7 @@ fn fix_after_a_crash() {
     insta::assert_snapshot!(world.tale.story());
 }
 
+// spec: pr§4, L101, L103
 #[test]
 fn revert_after_a_crash() {
     everywhere(CRASHING, |world| drop(first_pod_fails_then(world, 1)));
@@ -68,6 +72,7 @@ fn fix_and_revert_after_silence() {
 }
 
 /// At any moment of a rollout that goes wrong somewhere, a fix or a revert goes through without a person.
+// spec: pr§4, L103
 #[test]
 fn fix_and_revert_at_any_moment() {
     for second in [GOOD, CRASHING, BAD_METRIC, Release { metric: Metric::FailAt(1), ..GOOD }] {
@@ -106,6 +111,7 @@ fn a_broken_fix() {
 }
 
 /// Two pods on template 2, the second one broken, then a revert: both come back, the third never moves.
+// spec: pr§4, L039
 #[test]
 fn revert_of_two_pods() {
     everywhere(GOOD, |mut world| {
@@ -131,6 +137,7 @@ fn revert_after_the_last_pod() {
     });
 }
 
+// spec: pr§6, L047
 #[test]
 fn stuck_pods_wait() {
     let mut world = with(world(CRASHING), |spec| spec.stuck_pods = StuckPods::Wait);
@@ -159,6 +166,7 @@ fn never_healthy(is_parallel: bool, native: Loop) -> World {
     world
 }
 
+// spec: pr§10
 #[test]
 fn a_set_that_was_never_healthy() {
     for native in LOOPS {
@@ -174,6 +182,7 @@ fn a_set_that_was_never_healthy() {
     insta::assert_snapshot!(world.tale.story());
 }
 
+// spec: pr§10, L155
 #[test]
 fn a_parallel_set_that_was_never_healthy() {
     let mut world = never_healthy(true, Loop::GateOff);

@@ -26,6 +26,7 @@ fn at_any_moment() {
 }
 
 /// Template and replicas in one write, with the policy: new pods start on the old template (O2).
+// spec: pr§4, L149
 #[test]
 fn template_and_scale_in_one_write() {
     let mut world = world(GOOD);
@@ -54,6 +55,7 @@ fn births_are_told_however_late_the_controller_is() {
 }
 
 /// L053: the rolled pods are scaled away: nothing stands for the revision any more, so hold and preflight again.
+// spec: pr§4, L053
 #[test]
 fn the_rolled_pods_are_scaled_away() {
     let mut world = world(GOOD);
@@ -100,6 +102,7 @@ fn scaled_up_while_failed_everywhere() {
     }
 }
 
+// spec: pr§4, L033
 #[test]
 fn to_zero_and_back_in_mid_rollout() {
     let mut world = world(GOOD);
@@ -276,6 +279,7 @@ fn from_zero_with_a_template() {
 }
 
 /// Pods that die at any moment come back where the hold says, and the rollout goes on.
+// spec: pr§4, L154
 #[test]
 fn pods_die_at_any_moment() {
     everywhere(GOOD, |start| {

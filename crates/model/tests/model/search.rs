@@ -1,15 +1,20 @@
 //! Every order of events in small worlds: what people do, the controller, the operator, a crash before any of its writes, and
 //! time. The rules must hold in each state, and from each state the rollout must come to an end once people leave it alone.
+//! A search ends when there is no state left: what costs something happens a few times, in every order and at every moment.
 
-use std::collections::{HashSet, VecDeque, hash_map::DefaultHasher};
+use std::collections::{BTreeSet, HashSet, VecDeque, hash_map::DefaultHasher};
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
+use std::time::Instant;
 
 use sts_plus_api::{OnFailure, Phase};
 use sts_plus_model::world::{ROLLOUT, SET, template_of};
-use sts_plus_model::{Ended, Loop, Pod, Release, Stop, World};
+use sts_plus_model::{Deed, Ended, Loop, Pod, Release, Stop, World};
 
 use crate::story::*;
+
+/// More than any search here has; one that reaches it is not complete.
+const MOST: usize = 3_000_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Move {
@@ -28,11 +33,13 @@ enum Move {
     Pause(bool),
 }
 
-/// How much of what costs something is left.
+/// How often what costs something may still happen.
 #[derive(Clone, Copy, Debug, Hash)]
 struct Budget {
     people: u8,
     crashes: u8,
+    /// Times that time passes although controller or operator have something to do.
+    delays: u8,
 }
 
 #[derive(Clone)]
@@ -43,51 +50,66 @@ struct Node {
 }
 
 struct Search {
-    name: &'static str,
+    name: String,
     people: Vec<Move>,
     /// One state in so many is run to its end.
     ends: usize,
-    limit: usize,
 }
 
 #[derive(Debug, Default)]
 struct Found {
     states: usize,
     ends: usize,
-    complete: bool,
+    phases: BTreeSet<String>,
 }
 
 impl Search {
+    /// All states that can be reached; it fails if that is more than [`MOST`].
     fn run(&self, world: World, left: Budget) -> Found {
+        let began = Instant::now();
         let start = Node { world, left, path: Vec::new() };
-        let mut seen = HashSet::from([hash(&start)]);
+        let mut seen = HashSet::from([key(&start)]);
         let mut found = Found::default();
         let mut queue = VecDeque::from([start]);
         while let Some(node) = queue.pop_front() {
             found.states += 1;
-            if found.states >= self.limit {
-                return found;
-            }
+            assert!(found.states < MOST, "{}: not complete", self.name);
+            found.phases.insert(format!("{:?}", phase(&node.world)));
             self.must_hold(&node);
             if found.states.is_multiple_of(self.ends) {
                 found.ends += 1;
                 self.must_end(&node);
             }
-            queue.extend(self.next(&node).into_iter().filter(|node| seen.insert(hash(node))));
+            queue.extend(self.next(&node).into_iter().filter(|node| seen.insert(key(node))));
         }
-        found.complete = true;
+        let Found { states, ends, phases } = &found;
+        println!(
+            "{}, {left:?}: {states} states, {ends} run to their end, {phases:?}, {:?}",
+            self.name,
+            began.elapsed()
+        );
         found
     }
 
     fn next(&self, node: &Node) -> Vec<Node> {
-        let mut moves = vec![Move::Time, Move::Controller, Move::Operator];
+        let here = key(node);
+        let due = [Move::Controller, Move::Operator].into_iter().filter_map(|step| after(node, step));
+        let mut next: Vec<Node> = due.filter(|next| key(next) != here).collect();
+        let delay = u8::from(!next.is_empty());
+        if delay <= node.left.delays {
+            next.extend(after(node, Move::Time).map(|mut late| {
+                late.left.delays -= delay;
+                late
+            }));
+        }
         if node.left.crashes > 0 {
-            moves.extend([Move::Kill(0), Move::Kill(1), Move::Kill(2), Move::OldStatus]);
+            next.extend((0..).map_while(|write| after(node, Move::Kill(write))));
+            next.extend(after(node, Move::OldStatus));
         }
         if node.left.people > 0 {
-            moves.extend(&self.people);
+            next.extend(self.people.iter().filter_map(|step| after(node, *step)));
         }
-        moves.into_iter().filter_map(|step| after(node, step)).collect()
+        next
     }
 
     fn must_hold(&self, node: &Node) {
@@ -98,9 +120,10 @@ impl Search {
     fn must_end(&self, node: &Node) {
         let mut world = node.world.clone();
         world.configure(ROLLOUT, "goes on", |spec| spec.paused = false);
-        if world.sets[SET].template == 2 && world.release(2) != GOOD {
-            // A bad release ends with a fix, whatever has become of it.
-            world.set_template(SET, 3);
+        let (wanted, template) = (world.sets[SET].wanted(), world.sets[SET].template);
+        if world.release(template) != GOOD || status(&world).rejected_revisions.contains(&wanted) {
+            // A bad release, and one that was rejected, ends with a fix, whatever has become of it.
+            world.set_template(SET, template + 1);
         }
         let pods = world.sets[SET].pods.clone();
         let hurt = |pod: &Pod| !pod.ready && pod.health != world.release(template_of(&pod.revision)).health;
@@ -135,7 +158,13 @@ fn after(node: &Node, step: Move) -> Option<Node> {
         }
         Move::Controller => drop(world.sync(SET)),
         Move::Operator => drop(world.operate(ROLLOUT, Stop::Never)),
-        Move::Kill(write) => drop(world.operate(ROLLOUT, Stop::Before(write))),
+        Move::Kill(write) => {
+            world.operate(ROLLOUT, Stop::Before(write));
+            // It had no such write to make.
+            if !world.tale.deeds().any(|deed| *deed == Deed::Crashed) {
+                return None;
+            }
+        }
         Move::OldStatus => drop(world.operate_with_old_status(ROLLOUT)),
         Move::Template(to) => world.set_template(SET, to),
         Move::Scale(to) => world.scale(SET, to),
@@ -164,9 +193,10 @@ fn replay(node: &Node) -> String {
 }
 
 /// What makes two states the same: times count from now, and what is long ago is all the same.
-fn hash(node: &Node) -> u64 {
+fn key(node: &Node) -> u64 {
     let world = &node.world;
-    let ago = |at: i64| (at - world.now).clamp(-70, 70);
+    // A pod that is not Ready is broken after 60 s; of all else a few periods are enough, and delay and minReadySeconds are 0.
+    let ago = |at: i64, longest: i64| (at - world.now).clamp(-longest, longest);
     let set = &world.sets[SET];
     let mut key = String::new();
     let seen = set.generation - set.status.observed_generation;
@@ -174,13 +204,14 @@ fn hash(node: &Node) -> u64 {
     let _ = write!(key, "{seen} {} {} {:?} {counts:?}", set.template, set.replicas, set.partition);
     let _ = write!(key, "{:?} {:?} {:?}", set.status.current, set.status.update, set.annotations);
     for (ordinal, pod) in &set.pods {
+        let ago = |at: i64| ago(at, if pod.ready { 10 } else { 70 });
         let times = (ago(pod.created), ago(pod.since), pod.gone_at.map(ago));
         let _ = write!(key, "|{ordinal} {} {:?} {} {times:?}", pod.revision, pod.health, pod.ready);
     }
     let own = &world.rollouts[ROLLOUT];
-    let _ = write!(key, "|{} {:?} ", own.spec.paused, own.wake.map(ago));
+    let _ = write!(key, "|{} {:?} ", own.spec.paused, own.wake.map(|wake| ago(wake, 10)));
     for status in [&own.status, &own.older] {
-        let moment = |time: jiff::Timestamp| ago(sts_plus_model::world::second(time));
+        let moment = |time: jiff::Timestamp| ago(sts_plus_model::world::second(time), 10);
         let _ = write!(key, "{:?} {:?} {:?}", status.phase, status.target_revision, status.previous_revision);
         let flags = (status.start_time.is_some(), status.completion_time.is_some(), status.never_healthy);
         let _ = write!(key, "{flags:?} {:?} {:?} {:?}", status.passed, status.partition, status.rejected_revisions);
@@ -195,7 +226,6 @@ fn hash(node: &Node) -> u64 {
     let _ = write!(key, "|{:?} {:?} {:?}", ledger.good(SET), ledger.streak(SET), ledger.approved(SET));
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    node.left.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -213,61 +243,92 @@ fn small(replicas: i32, is_parallel: bool, native: Loop, second: Release) -> Wor
     world
 }
 
-fn explore(limit: usize, ends: usize, pods: i32, people: u8) -> usize {
-    let mut states = 0;
+const LOOPS_AND_POLICIES: [(bool, Loop); 3] = [(false, Loop::GateOff), (true, Loop::GateOff), (true, Loop::Gate137)];
+
+/// Small worlds in which template 2 is on its way: every kind of release and of loop, with preflight and without.
+fn worlds(pods: i32) -> Vec<(String, World)> {
+    let mut worlds = Vec::new();
     for second in [GOOD, CRASHING, BAD_METRIC] {
-        for (is_parallel, native) in [(false, Loop::GateOff), (true, Loop::GateOff), (true, Loop::Gate137)] {
+        for (is_parallel, native) in LOOPS_AND_POLICIES {
             for preflight in [true, false] {
                 let mut world = small(pods, is_parallel, native, second);
                 world.rollouts.get_mut(ROLLOUT).unwrap().spec.check.preflight = preflight;
-                let people_moves = vec![
-                    Move::Template(1),
-                    Move::Template(2),
-                    Move::Template(3),
-                    Move::Scale(pods - 1),
-                    Move::Scale(pods + 1),
-                    Move::Delete(pods - 1),
-                    Move::Break(0),
-                    Move::Lower,
-                    Move::Pause(true),
-                    Move::Pause(false),
-                ];
                 world.set_template(SET, 2);
-                let search = Search { name: "small world", people: people_moves, ends, limit };
-                let found = search.run(world, Budget { people, crashes: 1 });
-                println!("{second:?} parallel {is_parallel} {native:?} preflight {preflight}: {found:?}");
-                states += found.states;
+                worlds.push((format!("{second:?} parallel {is_parallel} {native:?} preflight {preflight}"), world));
             }
         }
     }
-    states
+    worlds
 }
 
+fn acts(pods: i32) -> Vec<Move> {
+    let templates = [Move::Template(1), Move::Template(2), Move::Template(3)];
+    let others = [
+        Move::Scale(pods - 1),
+        Move::Scale(pods + 1),
+        Move::Delete(pods - 1),
+        Move::Break(0),
+        Move::Lower,
+        Move::Pause(true),
+        Move::Pause(false),
+    ];
+    templates.into_iter().chain(others).collect()
+}
+
+/// Searches all [`worlds`]; each has at least so many states.
+fn explore(pods: i32, left: Budget, ends: usize, at_least: usize) {
+    let mut total = 0;
+    for (name, world) in worlds(pods) {
+        let fails = world.release(2) != GOOD;
+        let search = Search { name, people: acts(pods), ends };
+        let found = search.run(world, left);
+        assert!(found.states >= at_least && found.ends > 0, "{}: {found:?}", search.name);
+        assert!(found.phases.contains(if fails { "Failed" } else { "Completed" }), "{}: {found:?}", search.name);
+        total += found.states;
+    }
+    println!("{total} states");
+}
+
+// spec: pr§4, L041, L100
 #[test]
-fn small_worlds() {
-    let states = explore(4_000, 40, 2, 1);
-    println!("{states} states");
-    assert!(states > 10_000);
+fn one_act_of_people_and_one_crash_at_every_moment() {
+    explore(2, Budget { people: 1, crashes: 1, delays: 0 }, 40, 1_000);
 }
 
-/// The long one: `cargo test -p sts-plus-model --test model -- --ignored --nocapture long`.
+// spec: L075, L100
+#[test]
+fn two_crashes_with_everybody_late_twice() {
+    explore(2, Budget { people: 0, crashes: 2, delays: 2 }, 40, 250);
+}
+
+/// Two million states.
 #[test]
 #[ignore = "takes minutes; part of make soak"]
 fn long_search_of_small_worlds() {
-    let states = explore(150_000, 60, 2, 2) + explore(80_000, 60, 3, 1);
-    println!("{states} states");
+    explore(2, Budget { people: 1, crashes: 1, delays: 1 }, 60, 5_000);
+    explore(3, Budget { people: 1, crashes: 1, delays: 0 }, 60, 1_000);
+    explore(2, Budget { people: 2, crashes: 1, delays: 0 }, 60, 30_000);
+    explore(2, Budget { people: 0, crashes: 3, delays: 4 }, 60, 500);
+    rollbacks(Budget { people: 1, crashes: 1, delays: 1 }, 5_000);
+    rollbacks(Budget { people: 2, crashes: 1, delays: 0 }, 25_000);
 }
 
 /// A rollback with the operator killed, and pods deleted by others, at every point.
 #[test]
 fn rollbacks_of_small_worlds() {
-    for is_parallel in [false, true] {
-        let mut world = small(2, is_parallel, Loop::GateOff, BAD_METRIC);
-        let spec = &mut world.rollouts.get_mut(ROLLOUT).unwrap().spec;
-        (spec.check.on_failure, spec.check.preflight) = (OnFailure::Rollback, false);
+    rollbacks(Budget { people: 1, crashes: 1, delays: 0 }, 1_000);
+}
+
+fn rollbacks(left: Budget, at_least: usize) {
+    for (is_parallel, native) in LOOPS_AND_POLICIES {
+        let mut world = small(2, is_parallel, native, BAD_METRIC);
+        let check = &mut world.rollouts.get_mut(ROLLOUT).unwrap().spec.check;
+        (check.on_failure, check.preflight) = (OnFailure::Rollback, false);
         world.set_template(SET, 2);
         let people = vec![Move::Delete(0), Move::Delete(1), Move::Scale(3), Move::Template(3), Move::Break(1)];
-        let search = Search { name: "rollback", people, ends: 40, limit: 8_000 };
-        println!("{:?}", search.run(world, Budget { people: 1, crashes: 1 }));
+        let search = Search { name: format!("rollback parallel {is_parallel} {native:?}"), people, ends: 40 };
+        let found = search.run(world, left);
+        assert!(found.states >= at_least && found.ends > 0, "{}: {found:?}", search.name);
+        assert!(["RollingBack", "RolledBack"].iter().all(|phase| found.phases.contains(*phase)), "{found:?}");
     }
 }

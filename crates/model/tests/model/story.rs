@@ -149,7 +149,7 @@ pub fn uids(world: &World) -> Vec<u64> {
 pub const LOOPS: [Loop; 3] = [Loop::GateOff, Loop::Gate135, Loop::Gate137];
 
 /// OrderedReady and Parallel, on every version of the loop.
-pub fn everywhere(second: Release, test: impl Fn(World)) {
+pub fn everywhere(second: Release, mut test: impl FnMut(World)) {
     for native in LOOPS {
         for is_parallel in [false, true] {
             let mut world = if is_parallel { parallel(second) } else { world(second) };

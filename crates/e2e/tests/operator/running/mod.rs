@@ -1,0 +1,6 @@
+//! Running the operator: which of several works, with which rights, and what it says of itself.
+
+mod leader;
+mod rbac;
+mod thousand;
+mod web;
