@@ -3,8 +3,8 @@
 //! [`Ground`] is what all scenarios of a test binary stand on: a cluster with everything installed, a Prometheus, and the operator's
 //! binary. A [`Scene`] is one scenario: a namespace of its own, an operator of its own that works in that namespace only, and a
 //! [`Tape`] that records what the API server said, in its order. [`story`] tells a tape as lines that a person can read, [`moves`]
-//! finds out who allowed each pod to move, [`Asked`] is what Prometheus was asked, and [`audit`] counts requests. A [`proxy`] makes things go wrong on the way to the API
-//! server.
+//! finds out who allowed each pod to move, [`Asked`] is what Prometheus was asked, and [`audit`] counts requests. A [`proxy`] makes things
+//! go wrong on the way to the API server.
 //!
 //! Nothing here waits for luck: every wait has a condition and a deadline, and says what it waited for.
 
@@ -41,5 +41,5 @@ pub use operator::Operator;
 pub use scene::{PATIENCE, Scene, client_of, turn};
 pub use tape::{Entry, Seen, Tape};
 pub use versions::View;
-pub use world::{World, image_of, is_ready, partition_of, template_image, uid_of};
+pub use world::{World, image_of, is_ready, partition_of, ready_since, revision_of, template_image, uid_of};
 pub use write::{Reply, answer};

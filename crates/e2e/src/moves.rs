@@ -31,8 +31,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// Fails if nobody allowed it, or before there were `threshold` consecutive passes.
-    pub fn assert_passed(&self, asked: &[Asked], threshold: usize) {
+    fn assert_passed(&self, asked: &[Asked], threshold: usize) {
         let Some(step) = &self.allowed else { panic!("nobody allowed {self:?}") };
         let passes = step.passes(asked);
         assert!(passes >= threshold, "{} moved after {passes} passed checks: {self:?}\n{asked:#?}", self.pod);
@@ -174,10 +173,15 @@ pub fn assert_gated(scene: &Scene, good: &str, threshold: usize) -> Vec<Move> {
 /// The same of what was recorded and heard before.
 pub fn assert_gated_by(asked: &[Asked], entries: &[Entry], good: &str, threshold: usize) -> Vec<Move> {
     let moves = of(entries);
-    for moved in moves.iter().filter(|moved| moved.from == good) {
+    assert_passed(moves.iter().filter(|moved| moved.from == good), asked, threshold);
+    moves
+}
+
+/// Fails if nobody allowed one of them, or before there were `threshold` consecutive passes.
+pub fn assert_passed<'a>(moves: impl IntoIterator<Item = &'a Move>, asked: &[Asked], threshold: usize) {
+    for moved in moves {
         moved.assert_passed(asked, threshold);
     }
-    moves
 }
 
 /// Fails if a pod moved that nobody allowed to. Back to `good`, the last good revision, a pod may move at any time.

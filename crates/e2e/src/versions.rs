@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sts_plus_api::{ExtendedStatefulSetStatus, VersionPhase, names};
 use tokio::time::Instant;
 
+use crate::world::{message, status_and_reason};
 use crate::{Entry, PATIENCE, Scene, Seen, World, is_ready};
 
 /// What was seen of `db` at one moment.
@@ -33,14 +34,12 @@ impl View {
 
     /// The condition as `status/reason`.
     pub fn condition(&self, kind: &str) -> String {
-        let found = self.status.conditions.iter().find(|condition| condition.type_ == kind);
-        found.map(|condition| format!("{}/{}", condition.status, condition.reason)).unwrap_or_default()
+        status_and_reason(&self.status.conditions, kind)
     }
 
     /// The message of a condition.
     pub fn message(&self, kind: &str) -> &str {
-        let found = self.status.conditions.iter().find(|condition| condition.type_ == kind);
-        found.map(|condition| condition.message.as_str()).unwrap_or_default()
+        message(&self.status.conditions, kind)
     }
 
     /// True if the status is about the spec as it is now.

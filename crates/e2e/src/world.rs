@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
@@ -64,9 +65,7 @@ impl World {
 
     /// Status and reason of a condition of a PhasedRollout.
     pub fn condition_of(&self, rollout: &str, kind: ConditionType) -> String {
-        let conditions = self.status_of(rollout).conditions;
-        let found = conditions.iter().find(|condition| condition.type_ == kind.to_string());
-        found.map(|condition| format!("{}/{}", condition.status, condition.reason)).unwrap_or_default()
+        status_and_reason(&self.status_of(rollout).conditions, &kind.to_string())
     }
 
     /// The message of a condition of `gate`.
@@ -76,9 +75,7 @@ impl World {
 
     /// The message of a condition of a PhasedRollout.
     pub fn message_of(&self, rollout: &str, kind: ConditionType) -> String {
-        let conditions = self.status_of(rollout).conditions;
-        let found = conditions.into_iter().find(|condition| condition.type_ == kind.to_string());
-        found.map(|condition| condition.message).unwrap_or_default()
+        message(&self.status_of(rollout).conditions, &kind.to_string()).to_owned()
     }
 
     /// True if `gate` has seen its own latest spec and is in `phase`.
@@ -205,6 +202,20 @@ where
     let version = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
     let items = list.items.iter().map(|object| (object.name_any(), version_of(object)));
     (items.collect(), version.unwrap_or_default())
+}
+
+/// A condition as `status/reason`; empty if it is not there.
+pub(crate) fn status_and_reason(conditions: &[Condition], kind: &str) -> String {
+    find(conditions, kind).map(|found| format!("{}/{}", found.status, found.reason)).unwrap_or_default()
+}
+
+/// The message of a condition; empty if it is not there.
+pub(crate) fn message<'a>(conditions: &'a [Condition], kind: &str) -> &'a str {
+    find(conditions, kind).map_or("", |found| &found.message)
+}
+
+fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == kind)
 }
 
 /// The partition of a StatefulSet.

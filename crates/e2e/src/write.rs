@@ -120,8 +120,8 @@ impl Scene {
             "resourcequota" => ("", "v1", "ResourceQuota"),
             other => panic!("{other} is not known here"),
         };
-        let kind = kube::core::GroupVersionKind::gvk(group, version, kind);
-        Api::namespaced_with(self.client.clone(), &self.namespace, &kube::core::ApiResource::from_gvk(&kind))
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
     }
 
     /// Runs kubectl as an admin in the namespace.

@@ -8,7 +8,7 @@ use sts_plus_api::{Current, PhasedRolloutStatus};
 use sts_plus_e2e::{Entry, Ground, Policies, Scene, Seen, World, moves, objects};
 use testcluster::AuthProxy;
 
-use super::share::Dice;
+use super::share::dice;
 
 const KILLS: usize = 10;
 /// Always there, and shows in the request for which pod it was asked.
@@ -17,7 +17,7 @@ const EXPR: &str = r#"app_up{namespace="${namespace}",pod!="for-${pod}"}"#;
 // spec: pr§4, L100
 #[tokio::test]
 async fn ten_kills_change_nothing_in_the_story() {
-    let mut dice = Dice::new();
+    let mut dice = dice();
     let mut scene = Scene::new("crash").await;
     let proxy =
         AuthProxy::start(Ground::get(Policies::Installed).await.prometheus().await.url()).await.expect("a proxy");
@@ -81,11 +81,11 @@ async fn an_operator_that_was_frozen_does_not_step_on_what_it_saw_before() {
 }
 
 /// Waits for a random moment; true if the rollout is complete before it.
-async fn happens(scene: &Scene, dice: &mut Dice, image: &str) -> bool {
-    let (seen, news) = (scene.tape.entries().len(), dice.below(8) + 1);
+async fn happens(scene: &Scene, dice: &mut fastrand::Rng, image: &str) -> bool {
+    let (seen, news) = (scene.tape.entries().len(), dice.usize(1..=8));
     let moment = |world: &World| scene.tape.entries().len() >= seen + news || world.is_complete(image);
     let world = scene.until("something happens", moment).await;
-    tokio::time::sleep(Duration::from_millis(u64::try_from(dice.below(150)).unwrap_or(0))).await;
+    tokio::time::sleep(Duration::from_millis(dice.u64(..150))).await;
     world.is_complete(image)
 }
 

@@ -207,7 +207,7 @@ async fn nothing_is_written(patience: Duration, is_read: fn(&Case) -> bool) {
 
 // spec: pr§9
 #[tokio::test]
-#[ignore = "takes long: part of `make soak`"]
+#[ignore = "its wait for two reads of each that is in motion ends after two minutes without them: not understood yet"]
 async fn in_no_phase_anything_is_written_while_nothing_changes_and_the_secret_is_nowhere() {
     nothing_is_written(SOON, Case::is_in_motion).await;
 }

@@ -38,19 +38,7 @@ impl Share {
     }
 }
 
-/// Numbers that look random and come again with the same seed.
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new() -> Self {
-        Self(seed().wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        // Xorshift.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % u64::try_from(limit).unwrap_or(1)).unwrap_or(0)
-    }
+/// Random numbers that come again with the same seed.
+pub fn dice() -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed())
 }

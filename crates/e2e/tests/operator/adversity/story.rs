@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sts_plus_api::{Phase, names};
 use sts_plus_e2e::proxy::{Call, Fault, Kills, Proxy, Record};
-use sts_plus_e2e::{Asked, Entry, Scene, Seen, World, is_ready, objects, turn};
+use sts_plus_e2e::{Asked, Entry, Scene, Seen, World, image_of, is_ready, objects, ready_since, revision_of, turn};
 use tokio::sync::{OnceCell, SemaphorePermit};
 
 use super::supervised::{PATIENCE, Supervised, is_quiet};
@@ -209,7 +209,10 @@ fn rollout(url: &str) -> Value {
 
 fn end_of(world: &World) -> End {
     let status = world.status();
-    let pods = world.pods.iter().map(|(name, pod)| (name.clone(), (world.image(name).to_owned(), revision(pod))));
+    let pods = world
+        .pods
+        .iter()
+        .map(|(name, pod)| (name.clone(), (world.image(name).to_owned(), revision_of(pod).to_owned())));
     End {
         phase: status.phase,
         partition: world.partition(),
@@ -219,15 +222,6 @@ fn end_of(world: &World) -> End {
         rejected: status.rejected_revisions,
         pods: pods.collect(),
     }
-}
-
-fn revision(pod: &k8s_openapi::api::core::v1::Pod) -> String {
-    let labels = pod.metadata.labels.clone().unwrap_or_default();
-    labels.get("controller-revision-hash").cloned().unwrap_or_default()
-}
-
-fn image(pod: &k8s_openapi::api::core::v1::Pod) -> String {
-    pod.spec.iter().flat_map(|spec| &spec.containers).find_map(|container| container.image.clone()).unwrap_or_default()
 }
 
 /// The lives of pods: name, image, and when each began to leave and was first Ready.
@@ -247,7 +241,7 @@ fn lives(entries: &[Entry]) -> Vec<Life> {
         let at = (entry.version, entry.arrived);
         let life = lives.entry(uid).or_insert_with(|| Life {
             name: pod.metadata.name.clone().unwrap_or_default(),
-            image: image(pod),
+            image: image_of(pod).to_owned(),
             made: at,
             ready: None,
             left: None,
@@ -261,12 +255,6 @@ fn lives(entries: &[Entry]) -> Vec<Life> {
     let mut lives: Vec<_> = lives.into_values().collect();
     lives.sort_by_key(|life| life.made.0);
     lives
-}
-
-fn ready_since(pod: &k8s_openapi::api::core::v1::Pod) -> Option<Timestamp> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
-    ready.last_transition_time.as_ref().map(|time| time.0)
 }
 
 fn left(entries: &[Entry], after: u64) -> Vec<(String, String)> {

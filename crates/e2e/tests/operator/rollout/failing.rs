@@ -6,7 +6,7 @@ use serde_json::json;
 use sts_plus_api::{ConditionType, Phase, Reason, names};
 use sts_plus_e2e::{Scene, World, moves, objects};
 
-use super::{RECOVERING, end_pod, gate, never_ends, recovers};
+use super::{RECOVERING, assert_first_moves_passed, end_pod, gate, never_ends, recovers};
 
 /// A scenario whose metric says that this pod recovers, whenever it is asked about.
 async fn recovering(pod: &str) -> Scene {
@@ -185,11 +185,7 @@ async fn skip_check_off_in_mid_rollout_holds_what_has_not_moved() {
     end_pod(&scene, "web-1").await;
     scene.until("web-1 comes back as it was", |world| world.is_ready_on("web-1", "app:1")).await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
-    let moved = moves::of(&scene.tape.entries());
-    for pod in ["web-1", "web-0"] {
-        let moved = moved.iter().find(|moved| moved.pod == pod).expect("it has moved");
-        moved.assert_passed(&scene.asked(), 1);
-    }
+    assert_first_moves_passed(&scene, &["web-1", "web-0"]);
     scene.end().await;
 }
 
@@ -216,8 +212,6 @@ async fn a_status_edited_by_a_person_opens_nothing() {
     let moved = moves::assert_allowed(&scene.tape.entries(), "app:1");
     let gated: Vec<_> = moved.iter().filter(|moved| moved.from == "app:1" && moved.to == "app:3").collect();
     assert_eq!(gated.iter().map(|moved| moved.pod.as_str()).collect::<Vec<_>>(), ["web-1", "web-0"]);
-    for moved in &gated {
-        moved.assert_passed(&scene.asked(), 1);
-    }
+    moves::assert_passed(gated, &scene.asked(), 1);
     scene.end().await;
 }

@@ -120,10 +120,16 @@ async fn gate_that_waits_before(index: i32) -> Value {
 /// As [`moves::assert_gated`] where there is no preflight: the first pod goes by a step alone, the others after a check that passed.
 fn assert_gated_after(first: &str, scene: &Scene, good: &str) -> Vec<Move> {
     let moves = moves::assert_allowed(&scene.tape.entries(), good);
-    for moved in moves.iter().filter(|moved| moved.from == good && moved.pod != first) {
-        moved.assert_passed(&scene.asked(), 1);
-    }
+    let checked = moves.iter().filter(|moved| moved.from == good && moved.pod != first);
+    moves::assert_passed(checked, &scene.asked(), 1);
     moves
+}
+
+/// Fails unless each of these pods has moved, and for the first time after a check that passed.
+fn assert_first_moves_passed(scene: &Scene, pods: &[&str]) {
+    let moves = moves::of(&scene.tape.entries());
+    let first = |pod: &&str| moves.iter().find(|moved| moved.pod == *pod).expect("it has moved");
+    moves::assert_passed(pods.iter().map(first), &scene.asked(), 1);
 }
 
 /// Releases `image` and waits until the rollout has come to where a person is awaited.

@@ -6,7 +6,9 @@ use serde_json::json;
 use sts_plus_api::{ConditionType, Phase, names};
 use sts_plus_e2e::{Scene, World, moves, objects};
 
-use super::{RECOVERING, assert_gated_after, gate, gate_that_fails_after, partitions, recovers, set};
+use super::{
+    RECOVERING, assert_first_moves_passed, assert_gated_after, gate, gate_that_fails_after, partitions, recovers, set,
+};
 
 /// What is bad about the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,10 +128,6 @@ async fn a_set_that_was_down_as_a_whole_has_its_gate_again_as_soon_as_a_pod_on_t
     assert_eq!((blocked.image("web-1"), blocked.image("web-0")), ("app:1", "app:1"), "no more is let through");
     scene.stage("web-1", None).await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
-    let moved = moves::of(&scene.tape.entries());
-    for pod in ["web-1", "web-0"] {
-        let moved = moved.iter().find(|moved| moved.pod == pod).expect("it has moved");
-        moved.assert_passed(&scene.asked(), 1);
-    }
+    assert_first_moves_passed(&scene, &["web-1", "web-0"]);
     scene.end().await;
 }

@@ -180,9 +180,7 @@ async fn a_rollout_under_way_is_held_at_once_and_what_has_escaped_is_reported() 
     let moved = moves::of(&scene.tape.entries());
     let gated: Vec<_> = moved.iter().filter(|moved| moved.pod != "web-3").collect();
     assert_eq!(gated.iter().map(|moved| moved.pod.as_str()).collect::<Vec<_>>(), ["web-2", "web-1", "web-0"]);
-    for moved in &gated {
-        moved.assert_passed(&scene.asked(), 1);
-    }
+    moves::assert_passed(gated, &scene.asked(), 1);
     scene.end().await;
 }
 
