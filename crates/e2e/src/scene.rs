@@ -229,6 +229,7 @@ impl Scene {
 
     /// Changes the image of the template of a set.
     pub async fn release_of(&self, set: &str, image: &str) {
+        self.until_errors_are_current().await;
         let body = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "app", "image": image }] } } } });
         self.patch(&format!("statefulset/{set}"), &body).await;
     }
@@ -242,6 +243,21 @@ impl Scene {
     pub async fn stage(&self, pod: &str, stage: Option<&str>) {
         let body = json!({ "metadata": { "annotations": { "sts-plus.test/stage": stage } } });
         self.patch(&format!("pod/{pod}"), &body).await;
+    }
+
+    /// Waits until Prometheus shows no errors of pods that are gone: the next release would be judged by them.
+    pub(crate) async fn until_errors_are_current(&self) {
+        if self.ground.tap().is_none() {
+            return;
+        }
+        let pods = self.world().uids();
+        let is_there = |series: &Value| pods.values().any(|uid| series.pointer("/metric/uid") == Some(&json!(uid)));
+        let is_current = |data: &Value| {
+            data.pointer("/result").and_then(Value::as_array).is_some_and(|series| series.iter().all(is_there))
+        };
+        let query = format!(r#"app_errors{{namespace="{}",uid!=""}}"#, self.namespace);
+        let shown = self.ground.prometheus().await.wait_until(&query, is_current).await;
+        shown.expect("what is gone is not scraped any more");
     }
 
     /// The application of this namespace has errors from now on, or no longer; returns when Prometheus knows.

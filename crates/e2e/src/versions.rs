@@ -115,6 +115,7 @@ impl Scene {
 
     /// Another image in the template of `db`.
     pub async fn release_version(&self, image: &str) {
+        self.until_errors_are_current().await;
         let pod = json!({ "containers": [{ "name": "app", "image": image }] });
         self.change(&json!({ "spec": { "template": { "spec": { "template": { "spec": pod } } } } })).await;
     }
