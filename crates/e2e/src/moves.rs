@@ -165,7 +165,8 @@ pub fn tries(entries: &[Entry]) -> BTreeMap<Timestamp, bool> {
     tries
 }
 
-/// Fails if a pod moved off `good` without the operator's step for that revision and `threshold` consecutive passes before it.
+/// Fails if a pod moved off `good` without the operator's step for that revision and `threshold` consecutive passes before it, or if none
+/// moved off it at all.
 pub fn assert_gated(scene: &Scene, good: &str, threshold: usize) -> Vec<Move> {
     assert_gated_by(&scene.asked(), &scene.tape.entries(), good, threshold)
 }
@@ -173,7 +174,9 @@ pub fn assert_gated(scene: &Scene, good: &str, threshold: usize) -> Vec<Move> {
 /// The same of what was recorded and heard before.
 pub fn assert_gated_by(asked: &[Asked], entries: &[Entry], good: &str, threshold: usize) -> Vec<Move> {
     let moves = of(entries);
-    assert_passed(moves.iter().filter(|moved| moved.from == good), asked, threshold);
+    let gated: Vec<_> = moves.iter().filter(|moved| moved.from == good).collect();
+    assert!(!gated.is_empty(), "no pod has moved off {good}: {moves:#?}");
+    assert_passed(gated, asked, threshold);
     moves
 }
 
@@ -184,10 +187,12 @@ pub fn assert_passed<'a>(moves: impl IntoIterator<Item = &'a Move>, asked: &[Ask
     }
 }
 
-/// Fails if a pod moved that nobody allowed to. Back to `good`, the last good revision, a pod may move at any time.
+/// Fails if a pod moved that nobody allowed to, or if none moved. Back to `good`, the last good revision, a pod may move at any time.
 pub fn assert_allowed(entries: &[Entry], good: &str) -> Vec<Move> {
     let moves = of(entries);
-    for moved in moves.iter().filter(|moved| moved.to != good) {
+    let forward: Vec<_> = moves.iter().filter(|moved| moved.to != good).collect();
+    assert!(!forward.is_empty(), "no pod has moved but back to {good}: {moves:#?}");
+    for moved in forward {
         assert!(moved.allowed.is_some(), "nobody allowed {moved:?}");
     }
     moves
@@ -258,6 +263,12 @@ mod tests {
         assert_eq!(allowed(&[3]), [None, None], "at rest");
         assert_eq!(allowed(&[3, 2]), [Some(2), None], "the last pod alone");
         assert_eq!(allowed(&[3, 2, 1]), [Some(1), Some(1)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no pod has moved off app:1")]
+    fn where_no_pod_has_moved_off_the_good_release_nothing_is_shown() {
+        assert_gated_by(&[], &entries(&[3, 2, 1]), "app:1", 0);
     }
 
     #[test]

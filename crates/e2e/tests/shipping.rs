@@ -6,7 +6,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use sts_plus_api::names;
@@ -457,7 +456,5 @@ async fn the_image_is_one_static_binary_that_works_as_in_a_pod() {
 #[tokio::test]
 async fn a_cluster_without_anything_of_ours_is_uninstalled_at_once() {
     let site = Site::start().await;
-    let started = std::time::Instant::now();
-    site.sts_plus(&["uninstall"]).await;
-    assert!(started.elapsed() < Duration::from_secs(30));
+    assert_eq!(site.sts_plus(&["uninstall"]).await, "sts-plus: uninstalled\n", "nothing is waited for");
 }

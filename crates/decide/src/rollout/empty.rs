@@ -13,11 +13,14 @@ use crate::{Keeper, Plan, units::Partition};
 
 /// Nothing but telling can be done.
 pub(crate) fn no_pods<'a>(mut draft: Draft<'a>, facts: &Facts<'a>) -> Plan {
-    // The operator writes the template of an ExtendedStatefulSet itself, before there are pods.
+    // The operator writes the template of an ExtendedStatefulSet itself, before there are pods: that of the version in charge, which is the
+    // last good one from now on, whatever the first pods carry. One may still leave, or start on what a hand has written.
     let is_plain = draft.observed.rollout.keeper == Keeper::PhasedRollout;
     let good = draft.status.previous_revision.take().filter(|_| is_plain);
     memory::settle_unchecked(&mut draft.status, facts.wanted);
-    draft.status.previous_revision.clone_from(&good);
+    if is_plain || !facts.has_flipped() {
+        draft.status.previous_revision.clone_from(&good);
+    }
     if facts.has_flipped() && facts.partition() != Partition(0) {
         draft.set_partition(facts.set, facts.wanted, Partition(0));
     }

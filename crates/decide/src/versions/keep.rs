@@ -93,6 +93,7 @@ pub(super) fn tell_drift(draft: &mut Draft, child: &ChildView, count: i32) -> bo
     if !has_drifted(draft, child) {
         return false;
     }
+    draft.untold.remove(&child.name);
     let ChildView { name, replicas, .. } = child;
     let what = if *replicas == count {
         format!("StatefulSet {name} was changed by somebody else; what the template says is put back")

@@ -69,6 +69,10 @@ enum Step {
 
 fn steer(draft: &mut Draft, world: &World) -> Step {
     leave::former_services(draft);
+    if world.is_in_place {
+        // Not every round looks at every StatefulSet, and what a hand has written there must not pass for ours by that.
+        draft.observed.children.iter().for_each(|child| keep::leave(draft, child));
+    }
     if let Some(stand) = refusal(draft) {
         count::follow(draft, world);
         upgrade::stop_clock(draft);

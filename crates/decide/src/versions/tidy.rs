@@ -14,6 +14,10 @@ use crate::{Action, PodView, units::Ordinal};
 
 /// Removes versions that are neither in charge nor wanted: first their pods, then their StatefulSets.
 pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32) -> Option<Stand> {
+    if world.children(current).is_empty() {
+        // Somebody else has deleted them, or has their name: whatever runs, nothing else does, and it goes when they are back.
+        return None;
+    }
     let mut stays = None;
     // The clock of an upgrade that has begun runs: it is not stopped for lower versions. They go after its promotion.
     let step = draft.status.upgrade.as_ref().filter(|upgrade| upgrade.version == target).map(|upgrade| upgrade.step);

@@ -105,7 +105,12 @@ impl Proxy {
 
     /// Every watch of a resource falls silent, those that are open and those to come, and no one of them ever ends.
     pub fn freeze(&self, resource: &str) {
-        self.inner.watches().frozen.insert(resource.to_owned());
+        self.inner.watches().frozen.insert(resource.to_owned(), false);
+    }
+
+    /// Whether a watch of a resource had something to say since it was frozen.
+    pub fn has_silenced(&self, resource: &str) -> bool {
+        self.inner.watches().frozen.get(resource).is_some_and(|has_silenced| *has_silenced)
     }
 
     /// The events of this resource for which `lost` is true never arrive.

@@ -1,6 +1,6 @@
 //! Watches that pass through: event by event, unless they are frozen or an event gets lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -18,11 +18,19 @@ type Loss = Box<dyn FnMut(&Value) -> bool + Send>;
 /// What is wrong with watches, by resource.
 #[derive(Default)]
 pub(super) struct Watches {
-    pub(super) frozen: BTreeSet<String>,
+    /// Those that are frozen, and whether one of them had something to say since.
+    pub(super) frozen: BTreeMap<String, bool>,
     pub(super) losses: BTreeMap<String, Loss>,
 }
 
 impl Watches {
+    /// A watch of this resource has something to say: whether it stays silent.
+    fn silences(&mut self, resource: &str) -> bool {
+        let Some(has_silenced) = self.frozen.get_mut(resource) else { return false };
+        *has_silenced = true;
+        true
+    }
+
     fn loses(&mut self, resource: &str, event: &[u8]) -> bool {
         let Some(loss) = self.losses.get_mut(resource) else { return false };
         serde_json::from_slice(event).is_ok_and(|event| loss(&event))
@@ -59,7 +67,7 @@ impl Passing {
                     }
                 }
                 let part = passing.from.next().await;
-                let is_frozen = passing.inner.watches().frozen.contains(&passing.resource);
+                let is_frozen = passing.inner.watches().silences(&passing.resource);
                 if is_frozen {
                     std::future::pending::<()>().await;
                 }

@@ -293,3 +293,15 @@ fn a_foreign_set_in_the_way_is_told() {
     world.settle();
     assert!(world.native.sets.is_empty() && world.status.phase == VersionPhase::Blocked, "{world:?}");
 }
+
+#[test]
+fn what_a_hand_writes_just_before_a_version_gets_its_number_is_put_back() {
+    let mut world = installed(&json!({}));
+    world.edit_image("web");
+    world.owner.template("h2");
+    world.round();
+    assert_eq!(world.status.upgrade.as_ref().map(|upgrade| upgrade.version), Some(2), "{world:?}");
+    world.owner.template("h1");
+    world.settle();
+    assert_eq!((world.layout("web").as_str(), world.heard(Reason::ChildDrift)), ("h1 h1 h1", 1), "{world:?}");
+}

@@ -71,9 +71,11 @@ impl World {
         }
     }
 
-    /// Without a status, numbers are known from the StatefulSets alone.
+    /// Without a status, numbers are known from the StatefulSets and their pods alone.
     pub fn forget_numbers(&mut self) {
-        let highest = self.marks.values().map(|marks| marks.version).max().unwrap_or(0);
+        let pods = self.native.sets.values().flat_map(|set| set.pods.values());
+        let carried = pods.map(|pod| self.carried(&pod.revision).0);
+        let highest = self.marks.values().map(|marks| marks.version).chain(carried).max().unwrap_or(0);
         self.ledger.numbers.retain(|version, _| *version <= highest);
     }
 

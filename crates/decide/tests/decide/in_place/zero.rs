@@ -204,3 +204,25 @@ fn a_zone_without_pods_waits_for_the_version_to_be_in_charge() {
     world.settle();
     assert_eq!(world.layout("web-b"), "h2", "{world:?}");
 }
+
+/// One that had moved still leaves when pods are wanted again: it is not what the new ones are measured by.
+#[test]
+fn after_zero_the_last_good_revision_is_that_of_the_version_in_charge_and_not_of_a_pod_that_leaves() {
+    let mut check = check();
+    check["preflight"] = json!(false);
+    let mut world = World::new(&json!({ "check": check }));
+    world.owner.scale(1);
+    world.settle();
+    world.owner.template("h2");
+    world.until("it has moved", |world| world.layout("web") == "h2!");
+    world.owner.template("h1");
+    world.owner.scale(0);
+    world.until("it leaves", |world| world.layout("web") == "h2-" && world.set("web").replicas == 0);
+    world.round();
+    world.owner.scale(2);
+    world.until("the new ones", |world| world.layout("web").starts_with("h1"));
+    world.metric("h3", Metric::Fail);
+    world.owner.template("h3");
+    world.run(120, |_| false);
+    assert_eq!((world.layout("web").as_str(), world.status.phase), ("h1 h3", VersionPhase::Failed), "{world:?}");
+}

@@ -202,3 +202,21 @@ impl World {
         self.children.iter().find(|child| child.name == name).map(|child| child.replicas)
     }
 }
+
+#[test]
+fn a_version_that_is_given_up_stays_while_that_in_charge_has_no_stateful_set() {
+    let mut world = installed(&json!({}));
+    world.failing.insert("h2".into());
+    world.owner.strategy("check", &check());
+    world.owner.template("h2");
+    world.run_until(|world| world.has("web-v2") && world.available(world.child("web-v2")) == 1);
+    world.delete_child("web-v1");
+    world.foreign.push("web-v1".into());
+    world.owner.template("h1");
+    world.settle();
+    assert_eq!(world.child("web-v2").pods.len(), 1, "{world:?}");
+    world.foreign.clear();
+    world.settle();
+    assert_eq!((world.status.phase, world.children.len()), (VersionPhase::Ready, 1), "{world:?}");
+    assert!(world.has("web-v1"), "{world:?}");
+}

@@ -53,7 +53,8 @@ async fn applied_twice(scene: &Scene, manifest: &str) {
     for words in ["created", "unchanged"] {
         let reply = scene.kubectl_ok(&["apply", "-f", "-"], manifest).await;
         assert_eq!(reply.stderr, "");
-        assert!(reply.stdout.lines().all(|line| line.ends_with(words)), "not {words}: {}", reply.stdout);
+        let is_so = reply.stdout.lines().all(|line| line.ends_with(words));
+        assert!(is_so && !reply.stdout.is_empty(), "not {words}: {}", reply.stdout);
     }
 }
 
@@ -160,12 +161,17 @@ async fn the_largest_object_is_judged_within_a_second_and_nobody_else_is_asked(g
         let list = ground.cluster.request(Method::GET, &path, None).await.expect("webhooks can be listed");
         assert_eq!(list["items"], json!([]), "{kind}");
     }
-    let (object, limit) = (large(), Duration::from_secs(1));
-    // Whatever else the machine has to do.
+    let object = large();
+    // Most of nine in a row, whatever else the machine has to do: one alone may be a lucky one.
     eventually("the answer comes within a second", async || {
-        let asked = Instant::now();
-        accepted(&scene, &object).await;
-        asked.elapsed() < limit
+        let mut took = Vec::new();
+        for _ in 0..9 {
+            let asked = Instant::now();
+            accepted(&scene, &object).await;
+            took.push(asked.elapsed());
+        }
+        took.sort();
+        took[4] < Duration::from_secs(1)
     })
     .await;
 }

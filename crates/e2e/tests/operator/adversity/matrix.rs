@@ -47,6 +47,10 @@ const ROUNDS: usize = 3;
 /// A write, in words, and what went wrong with it.
 type Pair = (String, String);
 
+fn pair(words: &str, fault: &Fault) -> Pair {
+    (words.to_owned(), format!("{fault:?}"))
+}
+
 impl Tale {
     /// What the operator writes when nothing goes wrong.
     async fn undisturbed(self) -> &'static [Record] {
@@ -89,9 +93,14 @@ impl Run {
         format!("{:?}-{}", self.tale, self.name)
     }
 
-    /// The pairs that came to pass.
+    /// The pairs that came to pass. A write that came by has met its fault.
     async fn play(self) -> BTreeSet<Pair> {
-        faults(&self.tale.play("faulty", self.rule()).await)
+        let writes = self.tale.play("faulty", self.rule()).await;
+        let (met, made) = (faults(&writes), once(&writes));
+        let spared: Vec<_> = self.faults.iter().filter(|(words, _)| made.contains(words)).collect();
+        let spared: Vec<_> = spared.into_iter().filter(|it| !met.contains(&pair(&it.0, &it.1))).collect();
+        assert!(spared.is_empty(), "made without their fault: {spared:?}");
+        met
     }
 }
 
@@ -170,15 +179,22 @@ fn alone(pairs: impl IntoIterator<Item = (Tale, String, Fault)>) -> Vec<Run> {
     pairs.into_iter().map(run).collect()
 }
 
-/// Plays these runs until each pair of a write and a fault that is in them has come to pass. What did not (a write of one run of the story
-/// may be missing in another, where the operator reconciles a moment earlier or later) is played alone, some times.
+/// Whether it is there or not may depend on the moment at which the operator reconciles: a status on the way to the next one. What moves
+/// something is made in every run.
+fn depends_on_the_moment(words: &str) -> bool {
+    let is_of = |resource| words.split_whitespace().nth(1) == Some(resource);
+    is_of("phasedrollouts/status") || is_of("extendedstatefulsets/status")
+}
+
+/// Plays these runs until each pair of a write and a fault that is in them has come to pass. What did not is played alone, some times. A
+/// status that no run made again but the undisturbed one is said, and nothing else may be missing.
 async fn assert_every_pair(runs: Vec<Run>) {
     let of = |run: &Run| {
         run.faults.iter().map(|(words, fault)| (run.tale, words.clone(), fault.clone())).collect::<Vec<_>>()
     };
     let mut missing: BTreeMap<Pair, (Tale, String, Fault)> = BTreeMap::new();
-    for pair in runs.iter().flat_map(of) {
-        missing.insert((pair.1.clone(), format!("{:?}", pair.2)), pair);
+    for it in runs.iter().flat_map(of) {
+        missing.insert(pair(&it.1, &it.2), it);
     }
     let (all, count) = (missing.len(), runs.len());
     let mut next = runs;
@@ -193,7 +209,9 @@ async fn assert_every_pair(runs: Vec<Run>) {
         }
         next = alone(missing.values().cloned());
     }
-    panic!("{} of {all} pairs did not come to pass: {:#?}", missing.len(), missing.keys());
+    println!("{} of {all} pairs did not come to pass: {:#?}", missing.len(), missing.keys());
+    let lost: Vec<_> = missing.keys().filter(|(words, _)| !depends_on_the_moment(words)).collect();
+    assert!(lost.is_empty(), "seed {}: not made again: {lost:#?}", seed());
 }
 
 // spec: pr§4, pr§5, L008, L041, L100

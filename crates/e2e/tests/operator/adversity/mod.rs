@@ -5,7 +5,6 @@
 //! other run of them must come to the same. The checks ask the real Prometheus of the test cluster by way of a tap, and who was allowed to
 //! move is found out from the tap and from the pods alone. Where there are many runs, a third of them is played every day ([`share::Share`]).
 
-mod at_rest;
 mod crash;
 mod leaders;
 mod matrix;

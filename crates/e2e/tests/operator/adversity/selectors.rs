@@ -7,6 +7,7 @@ use sts_plus_api::names;
 use sts_plus_e2e::proxy::{Barrier, Fault};
 use sts_plus_e2e::{eventually, turn};
 
+use super::supervised::is_quiet;
 use super::upgrade::{Stage, Way};
 
 /// Our write is bound to the Service as it was read: it is refused, and a selector that is not ours stays.
@@ -32,6 +33,7 @@ async fn a_selector_that_somebody_takes_in_between_is_left_to_them() {
     barrier.open();
     eventually("it has arrived", async || write().is_some_and(|write| write.answered.is_some())).await;
     assert_eq!(write().and_then(|write| write.answered), Some(422));
+    eventually("the operator has nothing more to do", async || is_quiet(&stage.proxy)).await;
     let service = stage.scene.api("service").get("live").await.expect("it is there");
     assert_eq!(service.data["spec"]["selector"][names::VERSION], "7");
 }

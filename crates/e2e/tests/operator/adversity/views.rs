@@ -54,6 +54,9 @@ async fn with_silent_watches(share: Share) {
         for resource in frozen {
             stage.proxy.freeze(resource);
         }
+        stage.until_over().await;
+        let unheard: Vec<_> = frozen.iter().filter(|resource| !stage.proxy.has_silenced(resource)).collect();
+        assert!(unheard.is_empty(), "they had nothing to say: {unheard:?}");
         finish(kind, stage).await;
     }))
     .await;

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 use sts_plus_api::{ConditionType, Phase, Reason, names};
-use sts_plus_e2e::{Scene, Seen, World, moves, objects};
+use sts_plus_e2e::{Asked, Scene, Seen, World, moves, objects};
 
 use super::{assert_gated_after, gate_that_fails_after, gate_that_waits_before, release_until_awaited};
 
@@ -63,6 +63,7 @@ async fn paused_rolls_nothing_and_checks_nothing_until_it_is_taken_back() {
     let still = scene.until("reconciled again", |world| world.is(Phase::Paused)).await;
     assert_eq!((still.partition(), still.uids()), (paused.partition(), paused.uids()));
     assert_eq!(moves::tries(&scene.tape.entries()).len(), checked, "nothing more was checked");
+    assert!(!scene.asked().iter().any(Asked::has_passed), "nor asked");
     scene.configure(&json!({ "paused": false })).await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
     assert_gated_after("web-2", &scene, "app:1");

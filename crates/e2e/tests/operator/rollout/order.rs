@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use sts_plus::rbac;
 use sts_plus_api::{ConditionType, Reason};
-use sts_plus_e2e::{Asked, Entry, Scene, Seen, World, audit, moves, story};
+use sts_plus_e2e::{Asked, Entry, Scene, Seen, World, audit, eventually, moves, story};
 use testcluster::AuditEntries;
 use tokio::sync::OnceCell;
 
@@ -75,11 +76,13 @@ async fn record() -> Recording {
     let end = scene.until("complete", |world| world.is_complete("app:2")).await;
     // The events come before the status, and the audit log may come a moment after both.
     scene.until_events(Reason::Completed, 2).await;
-    scene.until_requests("the last step", start.1, |it| it.is_write() && it.resource == "statefulsets").await;
+    let steps = moves::steps(&scene.tape.entries()).len();
+    let are_logged = async || audit::count(&scene.requests(), "statefulsets") >= steps;
+    eventually("each step is in the audit log", are_logged).await;
     let (entries, asked, requests) = (scene.tape.entries(), scene.asked(), scene.requests());
     let agent = format!("sts-plus/{}", scene.ground.operator_version());
     let mut strange = scene.ground.cluster.audit_log().entries().expect("the audit log can be read");
-    strange.retain(|entry| entry.user == "system:serviceaccount:sts-plus-system:sts-plus");
+    strange.retain(|entry| entry.user == rbac::user_name(rbac::NAMESPACE));
     // A person may act as the operator.
     strange.retain(|entry| entry.impersonated_by.is_none() && entry.user_agent != agent);
     scene.end().await;
@@ -155,6 +158,7 @@ fn is_of_a_good_case(entry: &Entry) -> bool {
 #[tokio::test]
 async fn every_request_of_the_operator_says_who_it_is() {
     let Recording { requests, strange, .. } = recorded().await;
-    assert!(requests.iter().any(|entry| entry.is_write()), "it has asked");
+    let account = rbac::user_name(rbac::NAMESPACE);
+    assert!(requests.iter().any(|entry| entry.is_write() && entry.user == account), "it has asked, by its account");
     assert!(strange.is_empty(), "{strange:?}");
 }

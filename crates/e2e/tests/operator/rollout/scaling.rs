@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 use sts_plus_api::{ConditionType, Phase, Reason};
-use sts_plus_e2e::{Scene, Seen, World, moves, objects};
+use sts_plus_e2e::{Scene, World, moves, objects};
 
 use super::{
     approve, gate, gate_that_waits_before, is_awaiting, passes_before_step, release_until_awaited, scale, set,
@@ -153,20 +153,14 @@ async fn a_set_that_starts_at_five_is_rolled_from_its_top_and_asked_about_its_ow
     let scene = Scene::at_rest_with("start", &set, &gate).await;
     scene.release("app:2").await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
-    let entries = scene.tape.entries();
     let moved = moves::assert_gated(&scene, "app:1", 1);
     assert_eq!(moved.iter().map(|moved| moved.pod.as_str()).collect::<Vec<_>>(), ["web-7", "web-6", "web-5"]);
-    let steps: Vec<_> = moves::steps(&entries).iter().map(|step| step.partition).collect();
+    let steps: Vec<_> = moves::steps(&scene.tape.entries()).iter().map(|step| step.partition).collect();
     assert_eq!(steps, [3, 2, 1, 0, 3], "indexes, not ordinals");
-    let mut asked: Vec<String> = Vec::new();
-    for entry in &entries {
-        let Seen::Rollout(rollout) = &entry.seen else { continue };
-        let checks = rollout.status.iter().flat_map(|status| &status.checks);
-        asked.extend(checks.map(|check| check.query.clone()));
-    }
+    let asked = scene.asked();
     for ordinal in 5..8 {
         let words = format!(r#"pod="web-{ordinal}",ordinal!="{ordinal}""#);
-        assert!(asked.iter().any(|query| query.contains(&words)), "{words}: {asked:?}");
+        assert!(asked.iter().any(|asked| asked.query.contains(&words)), "{words}: {asked:?}");
     }
     scene.end().await;
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sts_plus_api::VersionPhase;
-use sts_plus_e2e::{Scene, Seen, View, eventually, objects};
+use sts_plus_e2e::{Entry, Scene, Seen, View, eventually, objects};
 use testcluster::AuthProxy;
 
 /// `db` whose canaries must not have errors: a check each second, two in a row, three at most.
@@ -22,26 +22,30 @@ async fn checked() -> Value {
 async fn canaries_that_pass_their_checks_bring_the_version_into_charge() {
     let scene = Scene::with_versions("passes", &checked().await).await;
     scene.release_version("app:2").await;
-    let canary = scene
-        .until_versions("it is checked", |view| {
-            view.is(VersionPhase::Canary) && view.status.message.contains("check at")
-        })
-        .await;
-    assert_eq!(canary.uids("db-v2-").len(), 1);
     let after = scene.until_versions("version 2 alone", |view| view.is_only(2)).await;
     let entries = scene.tape.entries();
-    let grows = entries.iter().find(|entry| match &entry.seen {
+    let is_told = |entry: &Entry| match &entry.seen {
+        Seen::Extended(db) => db
+            .status
+            .as_ref()
+            .is_some_and(|status| status.phase == VersionPhase::Canary && status.message.contains("check at")),
+        _ => false,
+    };
+    assert!(entries.iter().any(is_told), "the checks of the canary are told");
+    let grows = |entry: &&Entry| match &entry.seen {
         Seen::Set(set) => {
             let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
             set.metadata.name.as_deref() == Some("db-v2") && replicas > Some(1)
         }
         _ => false,
-    });
-    let grown = grows.expect("version 2 has all its pods").arrived;
+    };
+    let grown = entries.iter().find(grows).expect("version 2 has all its pods").arrived;
     let asked = scene.asked();
     let passed = asked.iter().filter(|asked| asked.at < grown && asked.has_passed()).count();
     assert!(passed >= 2, "before the other pods came: {asked:?}");
-    assert!(after.status.checks.iter().all(|check| check.pod == "db-v2-0"));
+    let checked: Vec<_> = after.status.checks.iter().map(|check| check.pod.as_str()).collect();
+    assert!(!checked.is_empty() && checked.iter().all(|pod| *pod == "db-v2-0"), "{checked:?}");
+    assert_eq!(scene.trace(), ["db-v1 3", "db-v2 0", "db-v2 1", "db-v2 3", "db-v1 0", "db-v1 gone"]);
     scene.assert_never_fewer_than(3);
     scene.end().await;
 }

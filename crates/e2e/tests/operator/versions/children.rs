@@ -15,7 +15,8 @@ fn set(view: &View, name: &str) -> Value {
 // spec: es§2, es§3
 #[tokio::test]
 async fn a_child_that_is_scaled_or_edited_is_put_back_and_no_pod_restarts() {
-    let scene = Scene::with_versions("drift", &objects::extended("db")).await;
+    let db = objects::with(objects::extended("db"), "/spec/template/spec/minReadySeconds", 1);
+    let scene = Scene::with_versions("drift", &db).await;
     let before = scene.view();
     scale(&scene, "statefulset/db-v1", 4).await;
     scene.until_versions("put back", |view| set(view, "db-v1")["spec"]["replicas"] == 3 && view.is_only(1)).await;
@@ -23,10 +24,10 @@ async fn a_child_that_is_scaled_or_edited_is_put_back_and_no_pod_restarts() {
         json!({ "spec": { "minReadySeconds": 7, "template": { "spec": { "terminationGracePeriodSeconds": 9 } } } });
     scene.patch("statefulset/db-v1", &edited).await;
     let is_back = |view: &View| {
-        let set = set(view, "db-v1");
-        set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 1
+        let spec = set(view, "db-v1")["spec"].clone();
+        spec["minReadySeconds"] == 1 && spec["template"]["spec"]["terminationGracePeriodSeconds"] == 1
     };
-    scene.until_versions("the template is back", is_back).await;
+    scene.until_versions("both are back", is_back).await;
     let after = scene.until_versions("at rest", |view| view.is_only(1) && view.uids("").len() == 3).await;
     assert_eq!(after.uids("db-v1-"), before.uids("db-v1-"));
     assert!(scene.events_of(Reason::ChildDrift).await.len() >= 2);

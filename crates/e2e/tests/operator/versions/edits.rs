@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::json;
 use sts_plus_api::{Reason, VersionPhase};
-use sts_plus_e2e::{Scene, audit, objects};
+use sts_plus_e2e::{Scene, View, audit, objects};
 
 use super::assert_quiet;
 
@@ -49,11 +49,13 @@ async fn paused_no_step_is_made_and_afterwards_it_goes_on() {
     scene.change(&json!({ "spec": { "paused": true } })).await;
     scene.release_version("app:2").await;
     scene.until_versions("paused", |view| view.is(VersionPhase::Paused)).await;
-    let trace = scene.trace();
+    let (trace, before) = (scene.trace(), scene.view());
     // What runs is looked after all the same.
     scene.delete("pod/db-v1-1").await;
     scene.change(&json!({ "spec": { "template": { "spec": { "replicas": 5 } } } })).await;
-    scene.until_versions("five pods", |view| view.is_told() && view.uids("db-v1-").len() == 5).await;
+    let is_back = |view: &View| view.uids("db-v1-1") != before.uids("db-v1-1");
+    let are_five = |view: &View| view.is_told() && view.status.ready == "5/5" && is_back(view);
+    scene.until_versions("five pods", are_five).await;
     assert_eq!(scene.trace()[trace.len()..], ["db-v1 5"]);
     scene.change(&json!({ "spec": { "paused": false } })).await;
     scene.until_versions("version 2 alone", |view| view.is_only(2)).await;

@@ -53,7 +53,7 @@ async fn the_example_comes_up_with_three_replicas() {
         ["NAME", "VERSION", "READY", "PHASE", "STALE", "MESSAGE", "AGE"]
     );
     assert!(row.split_whitespace().take(5).eq(["db", "1", "3/3", "Ready", "False"]), "{row}");
-    scene.kubectl_ok(&["wait", "ests/db", "--for=condition=Ready", "--timeout=10s"], "").await;
+    scene.kubectl_ok(&["wait", "ests/db", "--for=condition=Ready", "--timeout=60s"], "").await;
     scene.end().await;
 }
 

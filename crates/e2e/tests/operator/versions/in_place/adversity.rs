@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sts_plus_api::{Reason, VersionPhase, names};
-use sts_plus_e2e::{Scene, Seen, View, World, template_image};
+use sts_plus_e2e::{Scene, Seen, View, World, image_of, template_image};
 
 use super::{all_at, carried, checked, plain};
 use crate::versions::{assert_quiet, scale};
@@ -43,9 +43,9 @@ async fn kills_in_a_rollout_and_in_a_rollback_change_nothing_in_the_story() {
     }
     scene.until_versions("version 2 alone", |view| view.is_only(2) && all_at(view, 2)).await;
     scene.release_version("app:3-errors").await;
-    scene.until_versions("a pod is on version 3", |view| count_at(view, "3") == 1).await;
+    let failing = |world: &World| world.pods.values().filter(|pod| image_of(pod) == "app:3-errors").count();
     for count in [1, 0] {
-        scene.until_versions("on the way back", |view| count_at(view, "3") == count).await;
+        scene.until("on the way there and back", |world| failing(world) == count).await;
         scene.kill_operator();
         scene.start_operator();
     }
@@ -124,7 +124,7 @@ async fn hands_and_a_lost_status_in_mid_rollout_let_no_pod_slip() {
 async fn deleted_in_mid_rollout_all_of_it_goes() {
     let scene = Scene::with_versions("in-place-deleted", &plain()).await;
     scene.release_version("app:2").await;
-    scene.until_versions("in the middle", |view| count_at(view, "2") == 1 || count_at(view, "1") == 2).await;
+    scene.until("in the middle", |world| world.image("db-2") == "app:2" && world.image("db-0") == "app:1").await;
     scene.delete("extendedstatefulset/db").await;
     let is_gone = |world: &World| world.extended.is_empty() && world.sets.is_empty() && world.pods.is_empty();
     scene.until("all is gone", is_gone).await;
