@@ -79,7 +79,7 @@ impl World {
         for ordinal in set.ordinals() {
             match set.pods.get(&ordinal) {
                 None => {
-                    if !self.is_granted(set, ordinal) {
+                    if !self.is_granted(set, status, ordinal) {
                         // An error ends the sync.
                         return Walk::Waits;
                     }
@@ -95,17 +95,23 @@ impl World {
         self.shrink(set, monotonic)
     }
 
-    /// The quota of pods; the controller says in an event that it is used up.
-    fn is_granted(&self, set: &mut Set, ordinal: i32) -> bool {
+    /// What the API server says to a pod; the controller tells a refusal in an event.
+    fn is_granted(&self, set: &mut Set, status: &SetStatus, ordinal: i32) -> bool {
         let name = set.pod_name(ordinal);
         let before = set.refused.iter().position(|refused| refused.name == name).map(|at| set.refused.remove(at));
-        if self.quota.is_none_or(|most| set.pods.len() < most) {
-            return true;
-        }
+        let Some(why) = self.refusal(set, status, ordinal) else { return true };
         let since = before.map_or(stamp(self.now), |refused| refused.since);
-        let message = format!("pods \"{name}\" is forbidden: exceeded quota: few");
+        let message = format!("pods \"{name}\" is forbidden: {why}");
         set.refused.insert(0, RefusedPod { name, since, last: stamp(self.now), message });
         false
+    }
+
+    /// The quota of pods, or a template that no pod can be made of.
+    fn refusal(&self, set: &Set, status: &SetStatus, ordinal: i32) -> Option<&'static str> {
+        if self.refused_templates.contains(&template_of(&revision_for(set, status, ordinal))) {
+            return Some("error looking up service account ns/shop: serviceaccount \"shop\" not found");
+        }
+        self.quota.filter(|most| set.pods.len() >= *most).map(|_| "exceeded quota: few")
     }
 
     fn shrink(&mut self, set: &mut Set, monotonic: bool) -> Walk {
@@ -132,16 +138,8 @@ impl World {
         Walk::Done
     }
 
-    /// B3, B4: the slot, not the ordinal, is compared with the partition (O11); without one a stale counter decides.
     fn create(&mut self, set: &mut Set, status: &SetStatus, ordinal: i32) {
-        let slot = ordinal - set.start;
-        let old = set.strategy == Strategy::RollingUpdate
-            && match set.partition {
-                Some(partition) => slot < partition,
-                None => slot < set.status.current_replicas,
-            };
-        let revision = if old { &status.current } else { &status.update };
-        let revision = revision.clone().unwrap_or_default();
+        let revision = revision_for(set, status, ordinal);
         let health = self.release(template_of(&revision)).health;
         let uid = self.next_uid();
         self.ledger.created(set, ordinal, &revision);
@@ -222,6 +220,18 @@ impl World {
             self.tell(Deed::Current(status.update.clone().unwrap_or_default()));
         }
     }
+}
+
+/// B3, B4: the slot, not the ordinal, is compared with the partition (O11); without one a stale counter decides.
+fn revision_for(set: &Set, status: &SetStatus, ordinal: i32) -> String {
+    let slot = ordinal - set.start;
+    let old = set.strategy == Strategy::RollingUpdate
+        && match set.partition {
+            Some(partition) => slot < partition,
+            None => slot < set.status.current_replicas,
+        };
+    let revision = if old { &status.current } else { &status.update };
+    revision.clone().unwrap_or_default()
 }
 
 /// Slots at or above the partition that have a pod, from the top.

@@ -119,6 +119,7 @@ impl World {
         let mut plan = decide(&observed, stamp(self.now));
         if let Some(request) = plan.check.take() {
             let tried = self.ask(&request, Vec::new());
+            self.asked += 1;
             let cycle = format!("{:?} {} at {}", request.key.step, request.key.index, request.key.revision);
             self.tell(Deed::Checked(cycle, outcome(&tried)));
             observed.tried = Some(tried);

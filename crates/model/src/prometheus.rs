@@ -18,6 +18,10 @@ pub enum Metric {
     FailBefore,
     /// They fail in the final cycle only.
     FailAfter,
+    /// They fail while the pod with this ordinal carries this template, whichever revision they are asked about.
+    FailBeside(i32, u32),
+    /// These answers in turn, over all tries in this world; then from the first again.
+    InTurn(&'static [Verdict]),
     /// Prometheus gives an error.
     Error,
     /// The metric does not exist, and that holds.
@@ -35,6 +39,8 @@ impl World {
             Metric::FailAt(index) => data_if(index == key.index),
             Metric::FailBefore => data_if(key.step == Step::Preflight),
             Metric::FailAfter => data_if(key.step == Step::Final),
+            Metric::FailBeside(ordinal, template) => data_if(self.carries(ordinal, template)),
+            Metric::InTurn(answers) => answers.iter().cycle().nth(self.asked).copied().unwrap_or(Verdict::NoData),
             Metric::Error => Verdict::Error,
             Metric::Missing => Verdict::Unproven,
         };
@@ -52,6 +58,11 @@ impl World {
             series: Vec::new(),
         };
         Try { request: key.clone(), time: stamp(self.now), records: vec![record], config, warnings: Vec::new() }
+    }
+
+    fn carries(&self, ordinal: i32, template: u32) -> bool {
+        let mut pods = self.sets.values().filter_map(|set| set.pods.get(&ordinal));
+        pods.any(|pod| template_of(&pod.revision) == template)
     }
 }
 

@@ -42,8 +42,12 @@ pub struct World {
     pub controller_down: bool,
     /// A resource quota: so many pods of a set, and no more, can be made.
     pub quota: Option<usize>,
+    /// Templates whose pods the API server refuses: their service account is missing.
+    pub refused_templates: BTreeSet<u32>,
     /// True if Prometheus answers nothing.
     pub prometheus_down: bool,
+    /// Tries that were made.
+    pub asked: usize,
     /// Seconds from the deletion of a pod to its end.
     pub grace: i64,
     /// What happened.
@@ -214,7 +218,9 @@ impl World {
             releases: BTreeMap::new(),
             controller_down: false,
             quota: None,
+            refused_templates: BTreeSet::new(),
             prometheus_down: false,
+            asked: 0,
             grace: 1,
             tale: Tale::default(),
             ledger: Ledger::default(),

@@ -12,6 +12,7 @@ mod crashes;
 mod deletion;
 mod doubt;
 mod failing;
+mod found;
 mod going_back;
 mod hands;
 mod happy;

@@ -22,6 +22,7 @@ impl World {
         assert!(plan.actions.is_empty() && plan.events.is_empty(), "a try comes alone: {plan:?}");
         assert_eq!(plan.status, self.status, "a try comes alone");
         let tried = self.answer(request);
+        self.native.asked += 1;
         self.note_try(&request.key.revision, &tried);
         let answered = decided(self, Some(tried));
         assert_eq!(answered.check, None, "an answer is followed by a step, not by a question: {self:?}");

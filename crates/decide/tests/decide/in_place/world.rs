@@ -194,6 +194,9 @@ impl World {
         let verdict = match self.metrics.get(content) {
             Some(Metric::Error) => Verdict::Error,
             Some(Metric::Fail) => Verdict::Data,
+            Some(Metric::InTurn(answers)) => {
+                answers.iter().cycle().nth(self.native.asked).copied().unwrap_or(Verdict::NoData)
+            }
             _ => Verdict::NoData,
         };
         let record = CheckRecord {

@@ -3,6 +3,7 @@
 
 mod adversity;
 mod change;
+mod found;
 mod laws;
 mod leaving;
 mod lost;
