@@ -18,7 +18,10 @@ pub use phased_rollout::{
     Check, DeletionPolicy, OnFailure, OnMissingMetric, PhasedRollout, PhasedRolloutSpec, Query, StuckPods, SuccessWhen,
     Tls,
 };
-pub use status::{CheckRecord, Current, Passed, Phase, PhasedRolloutStatus, Series, Step, Verdict};
+pub use status::{
+    CheckProblem, CheckRecord, Current, Failure, FailureReason, Passed, Phase, PhasedRolloutStatus, ProblemReason,
+    Series, Step, Verdict, fingerprint,
+};
 pub use version_status::{
     ExtendedStatefulSetStatus, Rewritten, Upgrade, UpgradeStep, VersionDetail, VersionPhase, VersionSet,
 };

@@ -304,7 +304,7 @@ pub enum OnMissingMetric {
 }
 
 /// What happens when maxTries is used up without enough consecutive passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// The rollout is held; checks go on, and enough consecutive passes continue it.
     #[default]

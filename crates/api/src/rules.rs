@@ -202,19 +202,24 @@ pub(crate) fn url_ipv4() -> Rule {
 
 // The rules of an ExtendedStatefulSet.
 
-/// The first version is `<name>-v1`, with zones `<name>-<zone>-v1`, and a StatefulSet makes pods only up to 52 characters.
+/// A version is `<name>-v7`, with zones `<name>-<zone>-v7`, a StatefulSet makes pods only up to 52 characters, and numbers grow: there is room
+/// for a million. An object of before this rule stays as it is while its zones do.
 pub(crate) fn names_fit() -> Rule {
-    let zones = |list: &str| format!("(has(self.spec.{list}) ? self.spec.{list}.map(zone, size(zone) + 1) : []) + [0]");
+    let list = |object: &str, field: &str| format!("(has({object}.spec.{field}) ? {object}.spec.{field} : [])");
+    let lengths =
+        |field: &str| format!("(has(self.spec.{field}) ? self.spec.{field}.map(zone, size(zone) + 1) : []) + [0]");
     let in_place = "self.spec.updateStrategy.type == 'InPlace'";
     let longest = format!(
-        "size(self.metadata.name) + ({in_place} ? 0 : 3) + ({} + {}).map(size, int(size)).max()",
-        zones("az"),
-        zones("zones")
+        "size(self.metadata.name) + ({in_place} ? 0 : 8) + ({} + {}).map(size, int(size)).max()",
+        lengths("az"),
+        lengths("zones")
     );
-    rule(&format!("{longest} <= 52"), "").message(told(
+    let is_as_before = |field: &str| format!("{} == {}", list("oldSelf.value()", field), list("self", field));
+    let is_old = format!("oldSelf.hasValue() && {} && {}", is_as_before("az"), is_as_before("zones"));
+    rule(&format!("{longest} <= 52 || ({is_old})"), "").optional_old_self(true).message(told(
         "metadata.name, with the longest zone%s, has %d characters, %d more than the 52 that a StatefulSet can have: choose a \
          shorter name",
-        &format!("{in_place} ? '' : ' and -v1', {longest}, {longest} - 52"),
+        &format!("{in_place} ? '' : ' and -v999999', {longest}, {longest} - 52"),
     ))
 }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::phased_rollout::Conditions;
+use crate::{OnFailure, Reason, phased_rollout::Conditions};
 
 /// What the operator saw and where it stands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +61,9 @@ pub struct PhasedRolloutStatus {
     /// The step that is going on; missing at rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<Current>,
+    /// Why the target revision has failed; only a retry, a new revision, a person's permission or (onFailure Hold) enough passes end it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
     /// Which pods have passed a check cycle where they are, by revision, newest last, at most 8.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
@@ -102,7 +105,7 @@ impl PhasedRolloutStatus {
     /// 16 hexadecimal digits over what says which pods may move: FNV-1a, 64 bits. It finds out what was written by hand or restored
     /// in parts; it is no protection against somebody who reads this.
     fn digest(&self) -> String {
-        let rests_on = serde_json::json!([
+        let mut rests_on = serde_json::json!([
             self.target_uid,
             self.target_revision,
             self.previous_revision,
@@ -117,12 +120,22 @@ impl PhasedRolloutStatus {
             self.remade_since,
             self.retry,
         ]);
-        let hash = rests_on
-            .to_string()
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        format!("{hash:016x}")
+        // A status of a build that did not know it has the seal that it had there.
+        if let (Some(failure), Some(rests_on)) = (&self.failure, rests_on.as_array_mut()) {
+            rests_on.push(serde_json::json!(failure));
+        }
+        fingerprint(&rests_on)
     }
+}
+
+/// 16 hexadecimal digits over a value: FNV-1a, 64 bits. The same in every release.
+#[must_use]
+pub fn fingerprint(value: &serde_json::Value) -> String {
+    let hash = value
+        .to_string()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
 }
 
 /// The API server must not fill in a status: what is missing there has not been observed.
@@ -208,6 +221,12 @@ pub struct Current {
     /// When the next check is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_check_time: Option<Timestamp>,
+    /// Why the last check could not be made as configured; missing once one was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<CheckProblem>,
+    /// Digest of the check that the counters belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
 }
 
 impl Current {
@@ -225,8 +244,69 @@ impl Current {
             broken_since: None,
             last_check_time: None,
             next_check_time: None,
+            problem: None,
+            check: None,
         }
     }
+}
+
+/// A check that could not be made as configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckProblem {
+    /// What of it.
+    pub reason: ProblemReason,
+    /// A sentence that names the field and the cure.
+    pub message: String,
+}
+
+/// What of a check cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ProblemReason {
+    /// The expression.
+    InvalidQuery,
+    /// The URL.
+    InvalidUrl,
+    /// The Secret.
+    InvalidCredentials,
+}
+
+/// What has failed of a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum FailureReason {
+    /// maxTries was used up without enough consecutive passes.
+    ChecksFailed,
+    /// A pod was broken, or could not be made, for as long as all tries take.
+    PodBroken,
+}
+
+impl From<ProblemReason> for Reason {
+    fn from(reason: ProblemReason) -> Self {
+        match reason {
+            ProblemReason::InvalidQuery => Self::InvalidQuery,
+            ProblemReason::InvalidUrl => Self::InvalidUrl,
+            ProblemReason::InvalidCredentials => Self::InvalidCredentials,
+        }
+    }
+}
+
+impl From<FailureReason> for Reason {
+    fn from(reason: FailureReason) -> Self {
+        match reason {
+            FailureReason::ChecksFailed => Self::ChecksFailed,
+            FailureReason::PodBroken => Self::PodBroken,
+        }
+    }
+}
+
+/// A revision that has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Failure {
+    /// Name of the `ControllerRevision`.
+    pub revision: String,
+    /// What has failed.
+    pub reason: FailureReason,
+    /// onFailure as it was then.
+    pub policy: OnFailure,
 }
 
 /// The kinds of step.
@@ -251,6 +331,9 @@ pub struct Passed {
     pub revision: String,
     /// Lowest pod index that the cycle covered.
     pub index: i32,
+    /// Since when the pods of the cycle were all available. One that was created later is another pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 /// The outcome of one query of one try.

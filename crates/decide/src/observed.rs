@@ -11,7 +11,7 @@ use sts_plus_api::{CheckRecord, PhasedRolloutSpec, PhasedRolloutStatus, Reason, 
 pub struct Observed {
     /// The PhasedRollout.
     pub rollout: RolloutView,
-    /// Other PhasedRollouts of the namespace that have the same targetRef and are not being deleted.
+    /// Other PhasedRollouts of the namespace that have the same targetRef, or that of a former target, and are not being deleted.
     pub rivals: Vec<Rival>,
     /// The StatefulSet that targetRef names.
     pub target: Target,
@@ -86,11 +86,13 @@ pub struct RolloutView {
     pub status: PhasedRolloutStatus,
 }
 
-/// Another PhasedRollout on the same StatefulSet.
+/// Another PhasedRollout on the same StatefulSet, or on one that waits to be let go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
     /// Name.
     pub name: String,
+    /// Its targetRef.
+    pub target: String,
     /// Creation time.
     pub created: Timestamp,
 }

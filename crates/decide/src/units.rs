@@ -3,15 +3,15 @@
 use sts_plus_api::names;
 
 /// The number at the end of a pod's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(pub i32);
 
 /// Position of a pod in its set, from 0: ordinal minus `ordinals.start`. A partition compares with this (observed O11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodIndex(pub i32);
 
 /// `updateStrategy.rollingUpdate.partition`: indexes at or above it may be rolled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(pub i32);
 
 impl Ordinal {
@@ -33,6 +33,12 @@ impl PodIndex {
 impl Partition {
     /// No index reaches it.
     pub const HOLD: Self = Self(names::HOLD);
+
+    /// That of a StatefulSet. An absent one opens everything.
+    #[must_use]
+    pub fn of(set: &crate::SetView) -> Self {
+        Self(set.partition.unwrap_or(0))
+    }
 
     /// The partition that lets `index` and all above it be rolled.
     #[must_use]

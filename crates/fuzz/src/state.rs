@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sts_plus_api::{
-    Check, Current, DeletionPolicy, OnFailure, Passed, Phase, PhasedRolloutSpec, PhasedRolloutStatus, Query, Reason,
-    Step, StuckPods, names,
+    Check, Current, DeletionPolicy, Failure, FailureReason, OnFailure, Passed, Phase, PhasedRolloutSpec,
+    PhasedRolloutStatus, Query, Reason, Step, StuckPods, names,
 };
 use sts_plus_decide::{
     CheckKey, ConfigProblem, HoldState, Observed, PodView, Problem, RefusedPod, Rival, SetView, Strategy, Target, Try,
@@ -48,8 +48,11 @@ fn observed(draw: &mut Draw) -> Observed {
         observed.former_targets = draw.list(2, former);
     }
     if draw.rarely(16) {
-        observed.rivals =
-            draw.list(2, |draw| Rival { name: draw.one(&["a", "gate", "z"]).into(), created: draw.time() });
+        observed.rivals = draw.list(2, |draw| Rival {
+            name: draw.one(&["a", "gate", "z"]).into(),
+            target: draw.one(&["web", "other"]).into(),
+            created: draw.time(),
+        });
     }
     if draw.rarely(8) {
         observed.config =
@@ -132,7 +135,12 @@ fn status(draw: &mut Draw) -> PhasedRolloutStatus {
         completion_time: draw.maybe_time(),
         last_progress_time: draw.maybe_time(),
         current: draw.flag().then(|| current(draw)),
-        passed: draw.list(3, |draw| Passed { revision: revision(draw), index: draw.number() }),
+        failure: draw.flag().then(|| failure(draw)),
+        passed: draw.list(3, |draw| Passed {
+            revision: revision(draw),
+            index: draw.number(),
+            since: draw.maybe_time(),
+        }),
         never_healthy: draw.rarely(4),
         retry: draw.maybe(&["", "1"]).map(str::to_owned),
         remade_since: draw.maybe_time(),
@@ -143,6 +151,11 @@ fn status(draw: &mut Draw) -> PhasedRolloutStatus {
         status.put_seal();
     }
     status
+}
+
+fn failure(draw: &mut Draw) -> Failure {
+    let policy = draw.one(&[OnFailure::Hold, OnFailure::Pause, OnFailure::Rollback]);
+    Failure { revision: revision(draw), reason: FailureReason::ChecksFailed, policy }
 }
 
 fn current(draw: &mut Draw) -> Current {
@@ -158,6 +171,8 @@ fn current(draw: &mut Draw) -> Current {
         broken_since: draw.maybe_time(),
         last_check_time: draw.maybe_time(),
         next_check_time: draw.maybe_time(),
+        problem: None,
+        check: draw.maybe(&["", "1"]).map(str::to_owned),
     }
 }
 

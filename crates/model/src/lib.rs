@@ -20,6 +20,6 @@ pub mod world;
 pub use clock::Ended;
 pub use native::Loop;
 pub use operator::Stop;
-pub use prometheus::Metric;
+pub use prometheus::{Answer, Metric};
 pub use tale::{Deed, Tale, Who};
 pub use world::{Health, Pod, Release, Rollout, Set, World};

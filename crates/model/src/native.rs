@@ -37,7 +37,7 @@ impl World {
         }
         let Some(mut set) = self.sets.remove(name) else { return false };
         let before = (set.pods.clone(), set.status.clone(), set.revisions.len());
-        let mut status = self.revisions(&mut set);
+        let mut status = Self::revisions(&mut set);
         // B1: slots first, then the update section, the status last.
         let walk = self.walk(&mut set, &status);
         count(&set, &mut status);
@@ -53,12 +53,9 @@ impl World {
 
     /// B2: only the template makes a revision, an equal one is found again (O10), and a current revision that is lost becomes the
     /// update revision.
-    fn revisions(&mut self, set: &mut Set) -> SetStatus {
+    fn revisions(set: &mut Set) -> SetStatus {
         let update = set.wanted();
         set.revisions.insert(update.clone());
-        if set.status.update.as_ref() != Some(&update) {
-            self.ledger.template_changed(&set.name);
-        }
         let current = set.status.current.clone().filter(|current| set.revisions.contains(current));
         let current = current.unwrap_or_else(|| update.clone());
         // History keeps the current one, the update one, and what some pod still carries (a limit of 0, the worst case).

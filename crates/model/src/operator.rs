@@ -4,7 +4,7 @@
 use sts_plus_api::{Reason, names};
 use sts_plus_decide::{
     Action, ConfigProblem, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, Problem, Rival,
-    RolloutView, SetView, Target, decide,
+    RolloutView, SetView, Target, Try, decide,
 };
 
 use crate::{
@@ -28,17 +28,24 @@ impl World {
     pub fn observe(&self, rollout: &str) -> Option<Observed> {
         let own = self.rollouts.get(rollout)?;
         let target = self.sets.get(&own.spec.target_ref);
+        let claims =
+            |set: &&Set| set.name != own.spec.target_ref && set.annotations.get(names::CLAIM) == Some(&own.name);
+        let is_shared =
+            |target: &String| *target == own.spec.target_ref || self.sets.get(target).is_some_and(|set| claims(&set));
         let rivals = self
             .rollouts
             .values()
-            .filter(|other| other.name != own.name && other.spec.target_ref == own.spec.target_ref && !other.deleting);
-        let claims =
-            |set: &&Set| set.name != own.spec.target_ref && set.annotations.get(names::CLAIM) == Some(&own.name);
+            .filter(|other| other.name != own.name && is_shared(&other.spec.target_ref) && !other.deleting);
+        let rival = |other: &Rollout| Rival {
+            name: other.name.clone(),
+            target: other.spec.target_ref.clone(),
+            created: stamp(other.created),
+        };
         let problem =
             ConfigProblem { reason: Reason::InvalidQuery, message: "spec.check.query.expr: parse error".into() };
         Some(Observed {
             rollout: self.rollout_view(own),
-            rivals: rivals.map(|r| Rival { name: r.name.clone(), created: stamp(r.created) }).collect(),
+            rivals: rivals.map(rival).collect(),
             target: target.map_or(Target::Missing, |set| Target::Found(Box::new(set_view(set)))),
             former_targets: self.sets.values().filter(claims).map(set_view).collect(),
             pods: target.map(|set| self.pod_views(set)).unwrap_or_default(),
@@ -112,6 +119,13 @@ impl World {
             observed.rollout.status = own.older.clone();
         }
         self.operate_on(rollout, observed, Stop::Never)
+    }
+
+    /// Asks what is due now; the answer is for a later run. `None` if nothing is.
+    pub fn question(&mut self, rollout: &str) -> Option<Try> {
+        let request = decide(&self.observe(rollout)?, stamp(self.now)).check?;
+        self.asked += 1;
+        Some(self.ask(&request, Vec::new()))
     }
 
     /// One run for `rollout` on `observed`, which may be an old picture.

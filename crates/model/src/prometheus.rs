@@ -26,15 +26,39 @@ pub enum Metric {
     Error,
     /// The metric does not exist, and that holds.
     Missing,
+    /// They fail for whatever is asked about, as long as a pod of this template serves.
+    WhereItRuns,
+    /// What [`World::oracle`] says: a test decides each time.
+    Flaky,
+}
+
+/// What a flaky metric says this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// No series.
+    Pass,
+    /// A series.
+    Refuse,
+    /// No usable answer.
+    Error,
 }
 
 impl World {
     /// One try, made now.
     pub(crate) fn ask(&self, request: &CheckRequest, config: Vec<ConfigProblem>) -> Try {
         let key = &request.key;
-        let metric = if self.prometheus_down { Metric::Error } else { self.release(template_of(&key.revision)).metric };
+        let metric = match self.release(template_of(&key.revision)).metric {
+            _ if self.prometheus_down => Metric::Error,
+            _ if self.serves_badly() => Metric::Fail,
+            own => own,
+        };
         let verdict = match metric {
-            Metric::Pass => Verdict::NoData,
+            Metric::Pass | Metric::WhereItRuns => Verdict::NoData,
+            Metric::Flaky => match self.oracle {
+                Answer::Pass => Verdict::NoData,
+                Answer::Refuse => Verdict::Data,
+                Answer::Error => Verdict::Error,
+            },
             Metric::Fail => Verdict::Data,
             Metric::FailAt(index) => data_if(index == key.index),
             Metric::FailBefore => data_if(key.step == Step::Preflight),
@@ -63,6 +87,15 @@ impl World {
     fn carries(&self, ordinal: i32, template: u32) -> bool {
         let mut pods = self.sets.values().filter_map(|set| set.pods.get(&ordinal));
         pods.any(|pod| template_of(&pod.revision) == template)
+    }
+
+    /// Some pod of a template that fails where it runs is Ready.
+    fn serves_badly(&self) -> bool {
+        if !self.releases.values().any(|release| release.metric == Metric::WhereItRuns) {
+            return false;
+        }
+        let mut pods = self.sets.values().flat_map(|set| set.pods.values());
+        pods.any(|pod| pod.ready && self.release(template_of(&pod.revision)).metric == Metric::WhereItRuns)
     }
 }
 

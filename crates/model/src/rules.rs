@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sts_plus_api::{OnFailure, PhasedRolloutStatus, Verdict};
 use sts_plus_decide::{Observed, Try};
 
-use crate::world::{Set, World};
+use crate::world::{Pod, Set, World, second};
 
 /// What the rules know, and what broke them.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,9 @@ impl Ledger {
         self.books.get(set)?.good.as_deref()
     }
 
-    fn leaving(&self, set: &str, ordinal: i32) -> Option<&str> {
+    /// What the pod carried that is on its way out at this ordinal, or was before it is made anew.
+    #[must_use]
+    pub fn leaving(&self, set: &str, ordinal: i32) -> Option<&str> {
         self.books.get(set)?.leaving.get(&ordinal).map(String::as_str)
     }
 
@@ -197,7 +199,8 @@ impl World {
     }
 
     /// §4.9: none of them is on the last good revision, or that is where they go.
-    fn may_repair(&self, set: &Set, opened: &[i32]) -> bool {
+    #[must_use]
+    pub fn may_repair(&self, set: &Set, opened: &[i32]) -> bool {
         let Some(good) = self.ledger.good(&set.name) else { return false };
         // A slot without a pod counts as what was there, or what would be made there under the hold.
         let unfilled = |index: i32| self.ledger.leaving(&set.name, index + set.start).or(set.status.current.as_deref());
@@ -207,7 +210,8 @@ impl World {
     }
 
     /// §10: no pod is Ready, and those that move are broken. Slots that the controller has not filled have nothing to lose.
-    fn never_healthy(set: &Set, opened: &[i32]) -> bool {
+    #[must_use]
+    pub fn never_healthy(set: &Set, opened: &[i32]) -> bool {
         let ill = |index: &i32| set.pods.get(&(index + set.start)).is_none_or(|pod| !pod.ready);
         !set.pods.values().any(|pod| pod.is_healthy() && pod.revision != set.wanted()) && opened.iter().all(ill)
     }
@@ -249,7 +253,14 @@ impl World {
         if completes {
             let wanted = set.wanted();
             let all = set.pods.values().all(|pod| pod.revision == wanted);
+            // A revert before any pod moved: what passed once has not changed since.
+            let before = &observed.rollout.status;
+            let start = before.start_time.map_or(i64::MIN, second);
+            let has_stayed = |pod: &Pod| pod.gone_at.is_none() && pod.created <= start;
+            let was_complete = before.passed.iter().any(|passed| passed.revision == wanted && passed.index == 0);
+            let is_as_it_was = was_complete && set.pods.values().all(has_stayed);
             let proven = !check.final_check
+                || is_as_it_was
                 || check.on_failure == OnFailure::Proceed
                 || (of == wanted && streak >= check.success_threshold);
             let facts = [

@@ -34,6 +34,9 @@ impl World {
             after.generation += 1;
             after.changed = self.now;
         }
+        if after.template != before.template {
+            self.ledger.template_changed(name);
+        }
         self.allow_break_glass(&before, &after);
         self.sets.insert(name.to_owned(), after);
     }

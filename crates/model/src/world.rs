@@ -8,7 +8,7 @@ use sts_plus_decide::{Observed, RefusedPod, Strategy};
 
 use crate::{
     native::Loop,
-    prometheus::Metric,
+    prometheus::{Answer, Metric},
     rules::Ledger,
     tale::{Deed, Tale},
 };
@@ -48,6 +48,8 @@ pub struct World {
     pub prometheus_down: bool,
     /// Tries that were made.
     pub asked: usize,
+    /// What a flaky metric says now.
+    pub oracle: Answer,
     /// Seconds from the deletion of a pod to its end.
     pub grace: i64,
     /// What happened.
@@ -220,6 +222,7 @@ impl World {
             quota: None,
             refused_templates: BTreeSet::new(),
             prometheus_down: false,
+            oracle: Answer::Pass,
             asked: 0,
             grace: 1,
             tale: Tale::default(),

@@ -5,10 +5,11 @@ use std::cmp::Reverse;
 use sts_plus_api::{Reason, Upgrade, UpgradeStep, VersionPhase};
 
 use super::{
+    ChildView,
     draft::{Draft, Motion, Stand},
     world::World,
 };
-use crate::rollout::is_ready;
+use crate::{Keeper, SetView, phased_rollout::retry_given, pods::is_ready};
 
 /// A StatefulSet whose name is longer makes no pods (native-statefulset B2).
 const NAME_CHARACTERS: usize = 52;
@@ -44,16 +45,16 @@ pub(super) fn versions(draft: &mut Draft, world: &World) -> Result<(i32, i32), S
             let underway = draft.status.upgrade.as_ref().map(|upgrade| upgrade.version);
             if !is_paused
                 && let Some(standing) = world.versions().find(|version| *version < current && is_wanted(*version))
-                && world.obstacle_of(standing).is_none()
+                && world.stands(standing)
             {
                 return Ok(return_to(draft, current, standing));
             }
             match begun.filter(|begun| *begun != current) {
                 Some(begun) => Ok((current, begun)),
-                None if world.is_in_place
-                    && let Some(found) = world.versions().find(|version| *version > current && is_wanted(*version)) =>
+                None if let Some(found) =
+                    world.versions().find(|version| *version > current && is_wanted(*version)) =>
                 {
-                    Ok((current, resume(draft, found)))
+                    Ok((current, resume(draft, world, found)))
                 }
                 // No number is given, and what is on its way stays as well.
                 None if is_paused => Ok((current, underway.unwrap_or(current))),
@@ -84,22 +85,36 @@ fn is_known(draft: &Draft, hash: &str) -> bool {
     draft.status.details.iter().any(|detail| Some(detail.version) == current && detail.hash == *hash)
 }
 
-/// The version that is in charge as far as the pods tell, when the status does not know one: the one with most Ready pods, the lower one of two.
+/// The version that is in charge as far as the pods tell, when the status does not know one: the one with most Ready pods, the lower one of
+/// two. Zones that were dropped do not count while others are there, and one on whose way its StatefulSet is, is not in charge yet.
 fn found(world: &World) -> Option<i32> {
+    let children = || world.observed.children.iter().filter(|child| world.is_listed(child));
+    let counts = |child: &ChildView| world.is_listed(child) || children().next().is_none();
     let ready = |version: &i32| -> usize {
-        world
-            .children(*version)
-            .iter()
-            .map(|child| world.pods_at(child, *version).filter(|pod| is_ready(pod)).count())
-            .sum()
+        let children = world.children(*version).iter().filter(|child| counts(child));
+        children.map(|child| world.pods_at(child, *version).filter(|pod| is_ready(pod)).count()).sum()
     };
-    let is_stale = |version: &i32| world.children(*version).iter().any(|child| child.stale.is_some());
-    world.versions().filter(|version| !is_stale(version)).max_by_key(|version| (ready(version), Reverse(*version)))
+    let is_on_its_way = |version: i32| {
+        let is_awaited = |set: &SetView| set.current_revision != set.update_revision;
+        children().any(|child| child.version == version && child.set.as_deref().is_some_and(is_awaited))
+    };
+    let known = || world.versions().chain(world.observed.kept.keys().copied().filter(|_| world.is_in_place));
+    let most = |versions: &mut dyn Iterator<Item = i32>| {
+        let sound = versions.filter(|version| world.stale(*version).is_none());
+        sound.max_by_key(|version| (ready(version), Reverse(*version)))
+    };
+    most(&mut known().filter(|version| !is_on_its_way(*version))).or_else(|| most(&mut world.versions()))
 }
 
-/// The status was lost: the StatefulSets say that the version was on its way.
-fn resume(draft: &mut Draft, version: i32) -> i32 {
-    draft.status.upgrade = Some(upgrade_to(version, &draft.observed.template.hash));
+/// The status was lost: the StatefulSets say that the version was on its way, or that it has failed.
+fn resume(draft: &mut Draft, world: &World, version: i32) -> i32 {
+    let mut upgrade = upgrade_to(version, &draft.observed.template.hash);
+    if let Some(reason) = world.stale(version) {
+        (upgrade.step, upgrade.failures, upgrade.reason) = (UpgradeStep::Stale, 1, reason.to_owned());
+        // What was given before it was lost has been used up.
+        draft.status.retry = retry_given(Keeper::ExtendedStatefulSet, &draft.observed.owner.annotations);
+    }
+    draft.status.upgrade = Some(upgrade);
     draft.status.update_version = Some(version);
     version
 }

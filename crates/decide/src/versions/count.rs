@@ -3,7 +3,7 @@
 use sts_plus_api::ZoneReplicas;
 
 use super::{ChildView, draft::Draft, keep, world::World};
-use crate::rollout::is_released;
+use crate::claim::is_released;
 
 /// The version in charge gets the pods that are wanted, and no StatefulSet is made.
 pub(super) fn follow(draft: &mut Draft, world: &World) {

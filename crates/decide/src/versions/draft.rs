@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use sts_plus_api::{ExtendedStatefulSetStatus, Reason, VersionPhase};
 
 use super::{VersionAction, VersionsObserved, VersionsPlan, report, scaling, world::World};
-use crate::rollout::{plain, was_ready_for};
 use crate::{CheckRequest, Event, EventTarget, Severity};
+use crate::{conditions::is_ready_for, text::plain};
 
 const NOTE_BYTES: usize = 1000;
 
@@ -101,12 +101,18 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn finish(mut self, world: &World, stand: &Stand) -> VersionsPlan {
-        let was_told = was_ready_for(&self.observed.owner.status.conditions, stand.reason)
+        let was_told = is_ready_for(&self.observed.owner.status.conditions, stand.reason)
             || self.events.iter().any(|event| event.reason == stand.reason);
         if matches!(stand.motion, Motion::Held | Motion::Stalled | Motion::Refused) && !was_told {
             self.warn(stand.reason, &stand.message);
         }
-        report::write(&mut self, world, stand);
+        report::write(&mut self, world, Some(stand));
+        self.into_plan(None)
+    }
+
+    /// Where it stands is as it was.
+    pub(super) fn finish_as_before(mut self, world: &World) -> VersionsPlan {
+        report::write(&mut self, world, None);
         self.into_plan(None)
     }
 

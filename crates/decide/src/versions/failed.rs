@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use sts_plus_api::{Phase, Reason, UpgradeStep, VersionPhase, names};
+use sts_plus_api::{Reason, UpgradeStep, VersionPhase, names};
 
 use super::{
     ChildView,
@@ -12,7 +12,7 @@ use super::{
     world::World,
 };
 use crate::Keeper;
-use crate::rollout::{last_words, rejects_target, retry_given};
+use crate::phased_rollout::retry_given;
 
 /// The version was rejected, and none of these StatefulSets knows of it: the one that does is gone, has no pods, or was made anew just now.
 pub(super) fn stand(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<Stand> {
@@ -44,10 +44,8 @@ fn is_marked(draft: &Draft) -> bool {
 pub(super) fn here(draft: &Draft, child: &ChildView, target: i32) -> bool {
     let Some(rollout) = draft.status.rollouts.get(&child.name) else { return false };
     let wanted = child.set.as_ref().and_then(|set| set.update_revision.as_ref());
-    let is_about_it = rollout.target_revision.as_ref() == wanted;
-    let is_failed = rollout.current.as_ref().is_some_and(|current| current.failed);
-    let has_failed = is_failed || matches!(rollout.phase, Phase::Failed | Phase::RollingBack | Phase::RolledBack);
-    rejection(draft, child, target).is_some() || (is_about_it && has_failed)
+    let has_failed = rollout.failure.as_ref().is_some_and(|failure| Some(&failure.revision) == wanted);
+    has_failed || rejection(draft, child, target).is_some()
 }
 
 /// What is known of the StatefulSets that are there, and of those of the list: one that is made anew has the name of the one before.
@@ -85,6 +83,11 @@ pub(super) fn mark(draft: &mut Draft, world: &World, target: i32) {
 /// Why the version was rejected in a StatefulSet. One of a dropped zone does not get the next version.
 pub(super) fn rejection(draft: &Draft, child: &ChildView, target: i32) -> Option<String> {
     let rollout = draft.status.rollouts.get(&child.name).filter(|_| child.version == target)?;
-    let failed = || format!("its pods failed: {}", last_words(&rollout.checks, rollout.checks.len()));
-    rejects_target(rollout).then(failed)
+    let failed = || {
+        let record = rollout.checks.iter().rev().find(|record| !record.passed).or(rollout.checks.last());
+        let last = record.map_or("no check yet", |record| record.message.as_str());
+        format!("its pods failed: {last}")
+    };
+    let is_rejected = rollout.target_revision.as_ref().is_some_and(|it| rollout.rejected_revisions.contains(it));
+    is_rejected.then(failed)
 }

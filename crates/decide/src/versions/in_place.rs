@@ -5,10 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
-use sts_plus_api::{
-    Check, Phase, PhasedRolloutSpec, PhasedRolloutStatus, Reason, StuckPods, VersionCheck, VersionPhase, names,
-};
+use sts_plus_api::{Check, Phase, PhasedRolloutStatus, Reason, StuckPods, VersionCheck, VersionPhase, names};
 
 use super::{
     ChildView, Step, VersionAction,
@@ -16,10 +13,16 @@ use super::{
     empty, failed, keep, report, templates, tidy, upgrade,
     world::World,
 };
-use crate::rollout::{decide, is_ready, is_released, partition, unavailable};
-use crate::units::Ordinal;
 use crate::{
-    Action, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Target,
+    Action, CheckRequest, ConfigProblem, EventTarget, Keeper, NewPartition, PodView, SetView, Try,
+    claim::{self, claimed_by, is_released},
+    hold,
+    phased_rollout::retry_given,
+    pods::is_ready,
+    roll::{self, Memory, Next, Policy, Seen},
+    slots::{Slots, unavailable},
+    units::{Ordinal, Partition},
+    why::{self, Why, Words},
 };
 
 /// One round on the way from `current` to `target`, or at rest if they are the same.
@@ -65,9 +68,12 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
     if target != current && world.wanted() == 0 {
         return Step::Stand(empty::stand(draft, world, current, target));
     }
-    let Round { check, stand } = roll(draft, world, current, target);
+    let Round { check, stand, is_unchanged } = roll(draft, world, current, target);
     if let Some(request) = check.filter(|_| draft.actions.is_empty()) {
         return Step::Ask(request);
+    }
+    if is_unchanged && draft.actions.is_empty() {
+        return Step::Unchanged;
     }
     failed::mark(draft, world, target);
     if stand.as_ref().is_some_and(|stand| stand.phase == VersionPhase::Failed) {
@@ -129,7 +135,7 @@ fn is_anew(draft: &Draft, world: &World, current: i32, zone: Option<&str>) -> bo
 fn hold_dropped(draft: &mut Draft, world: &World, version: i32) {
     for child in world.children(version).iter().filter(|child| !world.is_listed(child) && !child.deleting) {
         let Some(set) = &child.set else { continue };
-        let opens = |pod: &PodView| partition(set).opens(Ordinal(pod.ordinal).index(set.start));
+        let opens = |pod: &PodView| Partition::of(set).opens(Ordinal(pod.ordinal).index(set.start));
         let moves = |pod: &&PodView| opens(pod) && pod.revision != set.update_revision;
         let Some(revision) = set.update_revision.as_ref().filter(|_| child.pods.iter().any(|pod| moves(&pod))) else {
             continue;
@@ -147,9 +153,11 @@ fn hold_dropped(draft: &mut Draft, world: &World, version: i32) {
 /// What the engine wants.
 struct Round {
     /// A try that is due.
-    check: Option<crate::CheckRequest>,
+    check: Option<CheckRequest>,
     /// Where the first zone that is not done stands.
     stand: Option<Stand>,
+    /// Of that zone nothing is known that is not written already.
+    is_unchanged: bool,
 }
 
 fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
@@ -159,27 +167,27 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
         |child: &ChildView| is_carried(child) || (target == current && world.is_served(child.zone.as_deref()));
     let mut zones = taking_part(draft, world, current, target);
     zones.sort_by_key(|child| (!is_carried(child), turn(draft, child, current, target)));
-    let mut round = Round { check: None, stand: failed::stand(draft, &zones, target) };
+    let mut round = Round { check: None, stand: failed::stand(draft, &zones, target), is_unchanged: false };
     for child in zones {
         let Some(set) = &child.set else { continue };
         let must_wait = draft.observed.owner.spec.paused || round.stand.is_some() || round.check.is_some();
-        let observed = observe(draft, child, set, current, must_wait, elsewhere(draft, world, child, current, target));
-        let plan = decide(&observed, draft.now);
-        let is_quiet = plan.actions.is_empty() && plan.check.is_none();
-        let is_done = is_quiet && is_rolled(child, set, &plan.status, target);
-        let stand = stand(&plan.status, target);
-        let is_early = stand.motion == Motion::Rest && !is_done;
-        let stand = if is_early { not_yet(child, current, target) } else { stand };
-        let stand = with_cure(stand, draft, child, set, target);
-        let stand = in_the_way(child, target).filter(|_| stand.motion != Motion::Stalled).unwrap_or(stand);
+        let elsewhere = elsewhere(draft, world, child, current, target);
+        let next = engine(draft, child, set, current, must_wait, elsewhere.as_deref());
+        let is_quiet = is_quiet(&next);
+        let (check, why) = absorb(draft, child, set, next, must_wait);
         if must_wait {
-            // What the engine tells of a pause is no news.
-            absorb(draft, child, Plan { events: Vec::new(), ..plan });
             continue;
         }
-        round.check.clone_from(&plan.check);
-        absorb(draft, child, plan);
+        round.check = check;
+        let is_done = is_quiet && is_rolled(draft, child, set, target);
+        let stand = match &why {
+            Some(why) => with_cure(stand(why, target), draft, child, set, target),
+            None => not_yet(child, current, target),
+        };
+        let stand = if stand.motion == Motion::Rest && !is_done { not_yet(child, current, target) } else { stand };
+        let stand = in_the_way(child, target).filter(|_| stand.motion != Motion::Stalled).unwrap_or(stand);
         if !(is_done && stand.motion == Motion::Rest) && is_awaited(child) {
+            round.is_unchanged = why.is_none() && round.check.is_none();
             round.stand = Some(stand);
         }
     }
@@ -252,8 +260,9 @@ fn in_the_way(child: &ChildView, target: i32) -> Option<Stand> {
 }
 
 /// The engine may rest because it does not know yet that another template was written. Then the pods do not carry the version.
-fn is_rolled(child: &ChildView, set: &SetView, status: &PhasedRolloutStatus, target: i32) -> bool {
-    let is_seen = set.observed_generation >= set.generation && status.target_revision == set.update_revision;
+fn is_rolled(draft: &Draft, child: &ChildView, set: &SetView, target: i32) -> bool {
+    let known = draft.status.rollouts.get(&child.name).and_then(|rollout| rollout.target_revision.as_ref());
+    let is_seen = set.observed_generation >= set.generation && known == set.update_revision.as_ref();
     is_seen && child.pods.iter().all(|pod| pod.version == Some(target))
 }
 
@@ -292,116 +301,164 @@ pub fn claim(owner: &str) -> String {
     format!("{}/{owner}", Keeper::ExtendedStatefulSet)
 }
 
-/// The StatefulSet as a rollout of its own.
-fn observe(
+/// What the engine says to one StatefulSet. One whose turn it is not is paused to it.
+fn engine(
     draft: &Draft,
     child: &ChildView,
     set: &SetView,
     current: i32,
     paused: bool,
-    elsewhere: Option<String>,
-) -> Observed {
+    elsewhere: Option<&str>,
+) -> Result<Next, Why> {
     let owner = &draft.observed.owner;
     let strategy = &owner.spec.update_strategy;
+    let name = claim(&owner.name);
+    if let Some(why) = claim::refusal(set, &name) {
+        return Err(why);
+    }
     let unchecked = || Check { preflight: false, final_check: false, ..Check::default() };
-    let spec = PhasedRolloutSpec {
-        target_ref: child.name.clone(),
-        skip_check: false,
-        standard_rolling_update: None,
+    let check = strategy.check.as_ref().map_or_else(unchecked, VersionCheck::to_check);
+    let config: Vec<_> = draft.observed.config.iter().map(named_here).collect();
+    let answer = draft
+        .observed
+        .tried
+        .as_ref()
+        .map(|tried| Try { config: tried.config.iter().map(named_here).collect(), ..tried.clone() });
+    let status = owner.status.rollouts.get(&child.name).cloned().unwrap_or_else(|| unknown(child, set, current));
+    let policy = Policy {
+        words: words(owner.spec.paused),
+        namespace: &owner.namespace,
+        check: &check,
         paused,
-        check: strategy.check.as_ref().map_or_else(unchecked, VersionCheck::to_check),
-        pause_before: Vec::new(),
-        progress_deadline_seconds: Some(strategy.canary_watch_seconds),
+        pause_before: &[],
+        progress_deadline: Some(strategy.canary_watch_seconds),
         stuck_pods: StuckPods::default(),
-        deletion_policy: None,
-    };
-    Observed {
-        rollout: RolloutView {
-            keeper: Keeper::ExtendedStatefulSet,
-            name: claim(&owner.name),
-            namespace: owner.namespace.clone(),
-            uid: String::new(),
-            generation: owner.generation,
-            created: Timestamp::UNIX_EPOCH,
-            deleting: false,
-            has_finalizer: true,
-            annotations: owner.annotations.clone(),
-            passes_broken: strategy.update_not_ready,
-            elsewhere,
-            spec,
-            status: owner.status.rollouts.get(&child.name).cloned().unwrap_or_else(|| unknown(child, current)),
-        },
-        rivals: Vec::new(),
-        target: Target::Found(Box::new(SetView { controller: None, ..set.clone() })),
-        former_targets: Vec::new(),
-        pods: child.pods.clone(),
-        config: draft.observed.config.clone(),
+        passes_broken: strategy.update_not_ready,
+        elsewhere,
+        retry: retry_given(Keeper::ExtendedStatefulSet, &owner.annotations),
+        approve: None,
+        config: &config,
         // A new template comes from the operator alone, with the hold in the same write.
-        hold: HoldState::Enforced,
-        tried: draft.observed.tried.clone(),
+        refuses_templates: false,
+        writes_template: true,
+        is_ours: claimed_by(set) == Some(&name) && !set.annotations.contains_key(names::HOLD_SWITCH),
+        is_edited: !status.is_sealed(),
+    };
+    let seen = Seen { set, pods: &child.pods, answer: answer.as_ref(), checks: &status.checks };
+    Ok(roll::next(&policy, &Memory::load(&status), &seen, draft.now))
+}
+
+fn words(is_paused: bool) -> Words {
+    Words {
+        keeper: Keeper::ExtendedStatefulSet,
+        deadline: "spec.updateStrategy.canaryWatchSeconds",
+        paused: if is_paused { "spec.paused is true" } else { "it is not the turn of this StatefulSet" },
     }
 }
 
-/// Nothing is noted of it, or what was noted is lost: the version in charge tells what the last good revision is.
-fn unknown(child: &ChildView, current: i32) -> PhasedRolloutStatus {
+/// The field under the name that it has here.
+fn named_here(problem: &ConfigProblem) -> ConfigProblem {
+    let message = problem.message.replace("spec.check", "spec.updateStrategy.check");
+    ConfigProblem { reason: problem.reason, message }
+}
+
+/// Nothing is noted of it, or what was noted is lost: the version in charge tells what the last good revision is, and the mark of the
+/// StatefulSet that the newest one was rejected.
+fn unknown(child: &ChildView, set: &SetView, current: i32) -> PhasedRolloutStatus {
     let at_current = child.pods.iter().filter(|pod| pod.version == Some(current));
     let carried: BTreeSet<_> = at_current.filter_map(|pod| pod.revision.as_deref()).collect();
-    let mut status = PhasedRolloutStatus::default();
+    let mut status = PhasedRolloutStatus { target: Some(child.name.clone()), ..PhasedRolloutStatus::default() };
+    status.target_uid = Some(child.uid.clone());
     if let [good] = Vec::from_iter(carried).as_slice() {
-        status.target = Some(child.name.clone());
         status.previous_revision = Some((*good).to_owned());
-        status.put_seal();
     }
+    let rejected = child.stale.as_ref().and(set.update_revision.clone());
+    status.rejected_revisions.extend(rejected);
+    status.put_seal();
     status
 }
 
-/// Takes over what the engine wants for one StatefulSet.
-fn absorb(draft: &mut Draft, child: &ChildView, mut plan: Plan) {
-    let is_paused = draft.observed.owner.spec.paused;
-    let in_words = |text: &mut String| {
-        *text = words(text);
-        if !is_paused {
-            // To the engine a zone that waits is one that is paused.
-            *text = text.replace("spec.paused is true", "it is not the turn of this StatefulSet");
-        }
-    };
-    in_words(&mut plan.status.message);
-    plan.status.conditions.iter_mut().for_each(|condition| in_words(&mut condition.message));
-    for action in plan.actions {
-        draft.act(VersionAction::Roll(action));
+fn is_quiet(next: &Result<Next, Why>) -> bool {
+    match next {
+        Ok(Next::Step(step)) => step.partition.is_none() && step.moves.is_empty(),
+        Ok(Next::Unchanged(moves, _)) => moves.is_empty(),
+        Ok(Next::Ask(_)) => false,
+        Err(_) => true,
     }
-    for event in plan.events.iter().filter(|event| event.on == EventTarget::Rollout) {
-        draft.tell(event.severity, event.reason, &words(&event.note));
-    }
-    if let Some(wake) = plan.wake {
-        draft.wake_at(wake);
-    }
-    draft.status.rollouts.insert(child.name.clone(), plan.status);
 }
 
-/// Where a rollout stands, in the words of the ExtendedStatefulSet.
-fn stand(status: &PhasedRolloutStatus, version: i32) -> Stand {
-    let condition = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
-    let is = |kind| condition(kind).is_some_and(|condition| condition.status == "True");
-    let reason = condition("Ready").and_then(|ready| ready.reason.parse().ok()).unwrap_or(Reason::VersionRolling);
-    let phase = match status.phase {
-        Phase::Idle | Phase::Completed if is("Ready") => VersionPhase::Ready,
+/// Takes over what the engine wants for one StatefulSet: the check that is due, and where it stands if that is news.
+fn absorb(
+    draft: &mut Draft,
+    child: &ChildView,
+    set: &SetView,
+    next: Result<Next, Why>,
+    is_mute: bool,
+) -> (Option<CheckRequest>, Option<Why>) {
+    let step = match next {
+        Err(why) => return (None, Some(why)),
+        Ok(Next::Ask(request)) => return (Some(request), None),
+        Ok(Next::Unchanged(_, wake)) => {
+            if let Some(wake) = wake {
+                draft.wake_at(wake);
+            }
+            return (None, None);
+        }
+        Ok(Next::Step(step)) => step,
+    };
+    let before = draft.status.rollouts.get(&child.name).cloned().unwrap_or_default();
+    let is_seen = set.observed_generation >= set.generation;
+    let revision = set.update_revision.clone().filter(|_| is_seen).or(before.target_revision.clone());
+    let revision = revision.unwrap_or_default();
+    if let Some(partition) = step.partition {
+        let owner = claim(&draft.observed.owner.name);
+        draft.act(VersionAction::Roll(hold::patch(set, &owner, &revision, partition)));
+    }
+    for one in step.moves {
+        draft.act(VersionAction::Roll(Action::from(one)));
+    }
+    // What the engine tells of a pause is no news.
+    for event in step.events.iter().filter(|event| event.on == EventTarget::Rollout && !is_mute) {
+        draft.tell(event.severity, event.reason, &event.note);
+    }
+    if let Some(wake) = step.wake {
+        draft.wake_at(wake);
+    }
+    let slots = Slots::new(set, &child.pods, &revision, draft.now);
+    let mut status = before;
+    step.memory.store(&mut status, |index| slots.pod_name(index));
+    (status.checks, status.phase) = (step.checks, step.why.phase);
+    status.message.clone_from(&step.why.message);
+    status.observed_generation = Some(draft.observed.owner.generation);
+    (status.replicas, status.updated_replicas) = (slots.replicas(), slots.count_wanted());
+    status.ready_replicas = slots.count_ready();
+    status.updated = format!("{}/{}", status.updated_replicas, status.replicas);
+    status.conditions.clear();
+    status.put_seal();
+    draft.status.rollouts.insert(child.name.clone(), status);
+    (None, Some(step.why))
+}
+
+/// Where a rollout stands, as the ExtendedStatefulSet says it.
+fn stand(why: &Why, version: i32) -> Stand {
+    let is_ready = why.motion == why::Motion::Rest && why.reason != Reason::PodsNotAvailable;
+    let phase = match why.phase {
+        Phase::Idle | Phase::Completed if is_ready => VersionPhase::Ready,
         Phase::Idle | Phase::Completed => VersionPhase::Progressing,
         Phase::Rolling | Phase::Checking | Phase::RollingBack => VersionPhase::Upgrading,
-        _ if reason == Reason::RevisionRejected => VersionPhase::Failed,
+        _ if why.reason == Reason::RevisionRejected => VersionPhase::Failed,
         Phase::Held => VersionPhase::Held,
         Phase::Paused => VersionPhase::Paused,
         Phase::Failed | Phase::RolledBack => VersionPhase::Failed,
         Phase::Blocked => VersionPhase::Blocked,
     };
-    let motion = match phase {
-        _ if is("Ready") => Motion::Rest,
-        _ if is("Stalled") => Motion::Stalled,
-        VersionPhase::Held | VersionPhase::Paused => Motion::Held,
-        _ => Motion::Moving,
+    let motion = match why.motion {
+        _ if is_ready => Motion::Rest,
+        why::Motion::Stalled | why::Motion::Refused => Motion::Stalled,
+        why::Motion::Held => Motion::Held,
+        why::Motion::Moving | why::Motion::Rest => Motion::Moving,
     };
-    let message = if status.message.is_empty() { "the StatefulSet is claimed" } else { &status.message };
-    Stand::new(motion, phase, reason, format!("version {version}: {}", words(message)))
+    Stand::new(motion, phase, why.reason, format!("version {version}: {}", why.message))
 }
 
 /// Which version the pods of each zone carry.
@@ -413,13 +470,4 @@ fn with_zones(stand: Stand, world: &World, target: i32) -> Stand {
     });
     let zones = zones.collect::<Vec<_>>().join(", ");
     Stand::new(stand.motion, stand.phase, stand.reason, format!("versions {zones}; {}", stand.message))
-}
-
-/// The fields under the names that they have here.
-fn words(text: &str) -> String {
-    const FIELDS: [(&str, &str); 2] = [
-        ("spec.check", "spec.updateStrategy.check"),
-        ("spec.progressDeadlineSeconds", "spec.updateStrategy.canaryWatchSeconds"),
-    ];
-    FIELDS.into_iter().fold(text.to_owned(), |text, (there, here)| text.replace(there, here))
 }

@@ -8,7 +8,7 @@ use super::{
     templates,
     world::{World, why_missing},
 };
-use crate::{SetView, rollout};
+use crate::{SetView, hold};
 
 /// Its StatefulSets are there, as they were written, with as many pods as are wanted.
 pub(super) fn replicas(draft: &mut Draft, world: &World, version: i32) {
@@ -135,7 +135,7 @@ pub(super) fn apply(draft: &mut Draft, child: &ChildView, version: i32, replicas
 
 /// Side by side it is the full hold. In place it stays where the engine wrote it, or above; only what a person allowed is kept lower.
 fn kept_partition(child: &ChildView) -> i32 {
-    child.set.as_ref().map_or(names::HOLD, |set| rollout::kept_partition(set))
+    child.set.as_ref().map_or(names::HOLD, |set| hold::kept(set))
 }
 
 pub(super) fn mark(draft: &mut Draft, child: &ChildView, stale: Option<String>) {

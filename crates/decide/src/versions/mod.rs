@@ -58,6 +58,7 @@ pub fn decide_versions(observed: &VersionsObserved, now: Timestamp) -> VersionsP
     match steer(&mut draft, &world) {
         Step::Stand(stand) => draft.finish(&world, &stand),
         Step::Ask(request) => draft.ask(request),
+        Step::Unchanged => draft.finish_as_before(&world),
     }
 }
 
@@ -65,6 +66,8 @@ pub fn decide_versions(observed: &VersionsObserved, now: Timestamp) -> VersionsP
 enum Step {
     Stand(Stand),
     Ask(CheckRequest),
+    /// Nothing is known that is not said already.
+    Unchanged,
 }
 
 fn steer(draft: &mut Draft, world: &World) -> Step {

@@ -10,7 +10,7 @@ use super::{
     keep, scaling, told,
     world::World,
 };
-use crate::rollout::{dated, is_ready};
+use crate::{conditions::dated, pods::is_ready};
 
 /// One version, wanted and in charge.
 pub(super) fn rest(world: &World, current: i32) -> Stand {
@@ -76,7 +76,8 @@ pub(super) fn waiting(
     }
 }
 
-pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
+/// Without a stand it stands where it stood.
+pub(super) fn write(draft: &mut Draft, world: &World, stand: Option<&Stand>) {
     if let Some(change) = world.next_change() {
         draft.wake_at(change);
     }
@@ -85,12 +86,13 @@ pub(super) fn write(draft: &mut Draft, world: &World, stand: &Stand) {
     told::switched(draft);
     draft.status.observed_generation = Some(draft.observed.owner.generation);
     draft.status.rewritten = rewritten(&draft.observed.template);
-    draft.status.phase = stand.phase;
-    draft.status.message.clone_from(&stand.message);
     let details: Vec<_> = world.versions().map(|version| detail(draft, world, version)).collect();
     draft.status.versions = details.iter().map(|detail| (detail.version.to_string(), detail.ready > 0)).collect();
     draft.status.details = details;
     count(draft, world);
+    let Some(stand) = stand else { return };
+    draft.status.phase = stand.phase;
+    draft.status.message.clone_from(&stand.message);
     let generation = draft.observed.owner.generation;
     let conditions = VersionCondition::ALL.into_iter().filter_map(|kind| {
         let new = condition(draft, stand, kind)?;

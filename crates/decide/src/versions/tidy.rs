@@ -9,8 +9,11 @@ use super::{
     report,
     world::World,
 };
-use crate::rollout::{after, clock, is_ready};
 use crate::{Action, PodView, units::Ordinal};
+use crate::{
+    pods::is_ready,
+    time::{after, clock},
+};
 
 /// Removes versions that are neither in charge nor wanted: first their pods, then their StatefulSets.
 pub(super) fn others(draft: &mut Draft, world: &World, current: i32, target: i32) -> Option<Stand> {

@@ -10,7 +10,11 @@ use super::{
     tidy,
     world::World,
 };
-use crate::rollout::{after, clock};
+use crate::{
+    Keeper,
+    phased_rollout::retry_given,
+    time::{after, clock},
+};
 
 /// One round of the upgrade from `current` to `target`.
 pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i32) -> Step {
@@ -36,6 +40,7 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
 pub(super) fn stop_clock(draft: &mut Draft) {
     if let Some(upgrade) = &mut draft.status.upgrade {
         upgrade.since = None;
+        cycle::interrupt(upgrade);
     }
 }
 
@@ -45,11 +50,11 @@ fn moving(phase: VersionPhase, reason: Reason, message: String) -> Stand {
 
 /// A new value of the annotation lets a stale version be tried again, once.
 fn honour_retry(draft: &mut Draft) {
-    let given = draft.observed.owner.annotations.get(names::RETRY_VERSION);
-    if given == draft.status.retry.as_ref() {
+    let given = retry_given(Keeper::ExtendedStatefulSet, &draft.observed.owner.annotations);
+    if given == draft.status.retry {
         return;
     }
-    draft.status.retry = given.cloned();
+    draft.status.retry.clone_from(&given);
     let Some(upgrade) = &mut draft.status.upgrade else { return };
     if given.is_some() && upgrade.step == UpgradeStep::Stale {
         upgrade.step = UpgradeStep::Waiting;

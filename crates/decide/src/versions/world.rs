@@ -8,7 +8,10 @@ use sts_plus_api::VersionStrategyType;
 
 use super::{ChildView, OwnerView, VersionsObserved};
 use crate::PodView;
-use crate::rollout::{after, available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at, unready_since};
+use crate::{
+    pods::{available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at, unready_since},
+    time::after,
+};
 
 /// The name of the StatefulSet of a version: `<name>-v<N>`, with zones `<name>-<zone>-v<N>`; in place without the version.
 #[must_use]
@@ -187,6 +190,19 @@ impl<'a> World<'a> {
     /// What keeps the version from having all its pods available in every zone that is waited for.
     pub(super) fn obstacle_of(&self, version: i32) -> Option<String> {
         self.obstacle_in(version, self.served())
+    }
+
+    /// A version that all listed zones run, with all their pods. Zones that were dropped decide nothing.
+    pub(super) fn stands(&self, version: i32) -> bool {
+        let carries = |child: &ChildView| child.pods.iter().all(|pod| pod.version == Some(version));
+        let is_carried = |(zone, _): &(Option<String>, i32)| self.child(version, zone.as_deref()).is_some_and(carries);
+        self.obstacle_of(version).is_none() && (!self.is_in_place || self.zones.iter().all(is_carried))
+    }
+
+    /// Why the version is stale, as its StatefulSets are marked.
+    pub(super) fn stale(&self, version: i32) -> Option<&'a str> {
+        let mut marked = self.children(version).iter().filter(|child| child.version == version);
+        marked.find_map(|child| child.stale.as_deref())
     }
 
     /// The same for all zones.

@@ -139,8 +139,9 @@ fn an_answer_to_another_question_does_not_count() {
     let mut world = world(GOOD);
     template(&mut world, 2);
     until_checked(&mut world, 2);
-    let (observed, now) = (world.observe(ROLLOUT).unwrap(), stamp(world.now));
+    let observed = world.observe(ROLLOUT).unwrap();
     let (current, record) = (status(&world).current.clone().unwrap(), status(&world).checks.last().unwrap().clone());
+    let now = current.next_check_time.unwrap();
     let key = CheckKey { revision: set(&world).wanted(), index: current.index, step: current.step };
     let makes_a_step = |key: CheckKey| {
         let tried = Try { request: key, time: now, records: vec![record.clone()], config: vec![], warnings: vec![] };
@@ -279,7 +280,7 @@ const EDITS: [(&str, Edit); 7] = [
     ("complete", |status| (status.completion_time, status.current) = (status.start_time, None)),
     ("its pods have passed", |status| {
         let revision = status.target_revision.clone().unwrap();
-        status.passed = vec![sts_plus_api::Passed { revision, index: 0 }];
+        status.passed = vec![sts_plus_api::Passed { since: Some(jiff::Timestamp::MAX), revision, index: 0 }];
     }),
     ("about another revision", |status| status.target_revision = status.previous_revision.clone()),
     ("nothing", |status| *status = PhasedRolloutStatus { seal: status.seal.clone(), ..PhasedRolloutStatus::default() }),

@@ -148,7 +148,10 @@ fn back_under_the_hold_before_anything_moved() {
     template(&mut world, 2);
     until_phase(&mut world, Phase::Failed);
     template(&mut world, 1);
-    completed(&mut world, 1);
+    settle(&mut world);
+    assert_eq!(phase(&world), Phase::Idle, "{}", world.tale.long_story());
+    assert!(condition(&world, "RolledOut"));
+    at_rest_on(&mut world, 1);
     assert_eq!(uids(&world), before);
     insta::assert_snapshot!(world.tale.story());
 }

@@ -136,13 +136,14 @@ impl Caches {
         })
     }
 
-    /// The other PhasedRollouts with the same target that are not being deleted.
+    /// The other PhasedRollouts with the same target, or one of its former ones, that are not being deleted.
     #[must_use]
-    pub fn rivals_of(&self, rollout: &PhasedRollout) -> Vec<Arc<PhasedRollout>> {
+    pub fn rivals_of(&self, rollout: &PhasedRollout, former: &[&str]) -> Vec<Arc<PhasedRollout>> {
+        let is_shared = |target: &str| target == rollout.spec.target_ref || former.contains(&target);
         self.rollouts.state_filter(|other| {
             other.metadata.namespace == rollout.metadata.namespace
                 && other.metadata.name != rollout.metadata.name
-                && other.spec.target_ref == rollout.spec.target_ref
+                && is_shared(&other.spec.target_ref)
                 && other.metadata.deletion_timestamp.is_none()
         })
     }
@@ -173,6 +174,8 @@ impl Caches {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use kube::runtime::reflector::store::Writer;
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
@@ -272,8 +275,12 @@ mod tests {
     fn rivals_have_the_same_target_and_another_name() {
         let caches = caches();
         let one: PhasedRollout = serde_json::from_value(rollout("one", "web")).unwrap();
-        let rivals = caches.rivals_of(&one);
-        assert_eq!(rivals.iter().filter_map(|r| r.metadata.name.clone()).collect::<Vec<_>>(), ["two"]);
+        let names = |former: &[&str]| {
+            let rivals = caches.rivals_of(&one, former);
+            rivals.iter().filter_map(|rival| rival.metadata.name.clone()).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(names(&[]), BTreeSet::from(["two".to_owned()]));
+        assert_eq!(names(&["db"]), BTreeSet::from(["two".to_owned(), "three".to_owned()]));
     }
 
     #[test]

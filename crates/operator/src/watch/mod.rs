@@ -141,12 +141,12 @@ async fn follow_rollouts(
         |change| match change {
             Change::Object(rollout) if seen.is_news(rollout) => {
                 send(&queue, std::iter::once(ObjectRef::from_obj(rollout)));
-                send(&queue, caches.rivals_of(rollout).iter().map(|rival| ObjectRef::from_obj(&**rival)));
+                send(&queue, caches.rivals_of(rollout, &[]).iter().map(|rival| ObjectRef::from_obj(&**rival)));
             }
             Change::Object(_) => {}
             Change::Gone(rollout) => {
                 seen.forget(rollout);
-                send(&queue, caches.rivals_of(rollout).iter().map(|rival| ObjectRef::from_obj(&**rival)));
+                send(&queue, caches.rivals_of(rollout, &[]).iter().map(|rival| ObjectRef::from_obj(&**rival)));
             }
             Change::Everything => send(&queue, caches.all_rollouts()),
         },

@@ -77,7 +77,7 @@ fn rolling() -> Observed {
         rejected_revisions: (10..20).map(revision).collect(),
         replicas: 3,
         start_time: Some(moment(NOW - 1000)),
-        passed: vec![Passed { revision: revision(0), index: 0 }],
+        passed: vec![Passed { revision: revision(0), index: 0, since: Some(moment(NOW - 900)) }],
         partition: Some(2),
         current: Some(Current { since: Some(moment(NOW - 900)), ..Current::new(Step::Pod, 2, format!("{LONG}-2")) }),
         ..PhasedRolloutStatus::default()

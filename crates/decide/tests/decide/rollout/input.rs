@@ -9,8 +9,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use sts_plus_api::{
-    Check, CheckRecord, Current, DeletionPolicy, OnFailure, Passed, Phase, PhasedRolloutSpec, PhasedRolloutStatus,
-    Query, Reason, Step, StuckPods, Verdict, names,
+    Check, CheckProblem, CheckRecord, Current, DeletionPolicy, Failure, FailureReason, OnFailure, Passed, Phase,
+    PhasedRolloutSpec, PhasedRolloutStatus, ProblemReason, Query, Reason, Step, StuckPods, Verdict, names,
 };
 use sts_plus_decide::{
     CheckKey, ConfigProblem, HoldState, Keeper, Observed, PodView, Problem, Rival, RolloutView, SetView,
@@ -160,7 +160,7 @@ prop_compose! {
 
 prop_compose! {
     fn current()(index in number(), step in step(), since in of(time()), tries in number(), passes in number(),
-        failed in any::<bool>(), times in (of(time()), of(time()), of(time()))) -> Current {
+        failed in any::<bool>(), times in (of(time()), of(time()), of(time())), is_unusable in any::<bool>()) -> Current {
         Current {
             index,
             pod: format!("web-{index}"),
@@ -172,6 +172,8 @@ prop_compose! {
             broken_since: times.0,
             last_check_time: times.1,
             next_check_time: times.2,
+            problem: is_unusable.then(|| CheckProblem { reason: ProblemReason::InvalidQuery, message: "spec.check".into() }),
+            check: None,
         }
     }
 }
@@ -196,7 +198,8 @@ prop_compose! {
         phase in select(&Phase::ALL[..]),
         uid in of(select(vec!["web-uid", "db-uid", "gone"])), revisions in (of(revision()), of(revision()), of(revision())),
         rejected in vec(revision(), 0..12), counts in (number(), number(), number()), partition in of(number()),
-        times in (of(time()), of(time()), of(time()), of(time())), current in of(current()), passed in of((revision(), number())),
+        times in (of(time()), of(time()), of(time()), of(time())), current in of(current()), passed in of((revision(), number(), of(time()))),
+        failure in of((revision(), select(vec![OnFailure::Hold, OnFailure::Pause, OnFailure::Rollback]))),
         never_healthy in any::<bool>(), is_sealed in prop::bool::weighted(0.8), retry in of(word()), checks in vec(checked(), 0..7), conditions in conditions(),
     ) -> PhasedRolloutStatus {
         let mut status = PhasedRolloutStatus {
@@ -218,7 +221,8 @@ prop_compose! {
             completion_time: times.1,
             last_progress_time: times.2,
             current,
-            passed: passed.map(|(revision, index)| Passed { revision, index }).into_iter().collect(),
+            failure: failure.map(|(revision, policy)| Failure { revision, reason: FailureReason::ChecksFailed, policy }),
+            passed: passed.map(|(revision, index, since)| Passed { revision, index, since }).into_iter().collect(),
             never_healthy,
             remade_since: times.3,
             retry,
@@ -311,7 +315,7 @@ prop_compose! {
         let problem = ConfigProblem { reason: Reason::InvalidQuery, message: "x".repeat(5000) };
         Observed {
             rollout,
-            rivals: rivals.into_iter().map(|(name, created)| Rival { name, created }).collect(),
+            rivals: rivals.into_iter().map(|(name, created)| Rival { name, target: "web".into(), created }).collect(),
             target: target.map_or(Target::Missing, |set| Target::Found(Box::new(set))),
             former_targets: former,
             pods,

@@ -69,7 +69,7 @@ prop_compose! {
     fn cycle()(index in number(), tries in number(), passes in number(), times in (of(time()), of(time()), of(time()))) -> Current {
         Current {
             index, pod: "web-0".into(), step: Step::Pod, since: times.0, tries, consecutive_passes: passes, failed: false,
-            broken_since: None, last_check_time: times.1, next_check_time: times.2,
+            broken_since: None, last_check_time: times.1, next_check_time: times.2, problem: None, check: None,
         }
     }
 }

@@ -172,9 +172,10 @@ fn scene<'a>(
     let looked = target.as_ref().map(|set| context.hold.look(set, &rollout, &context.queue));
     let (hold, hold_again) =
         looked.map_or((sts_plus_decide::HoldState::Unknown, None), |looked| (looked.state, looked.again));
+    let former_names: Vec<_> = former.iter().map(SetObject::name).collect();
     let observed = Observed {
         rollout: rollout_view(&rollout),
-        rivals: context.caches.rivals_of(&rollout).iter().map(|other| rival(other)).collect(),
+        rivals: context.caches.rivals_of(&rollout, &former_names).iter().map(|other| rival(other)).collect(),
         target: target.as_ref().map_or(Target::Missing, |set| Target::Found(Box::new(seen(set, &rollout, context)))),
         former_targets: former.iter().map(SetObject::view).collect(),
         pods: pods.filter_map(PodObject::view).collect(),
@@ -194,7 +195,7 @@ fn seen(set: &SetObject, rollout: &PhasedRollout, context: &Context) -> SetView 
 
 fn rival(other: &PhasedRollout) -> Rival {
     let view = rollout_view(other);
-    Rival { name: view.name, created: view.created }
+    Rival { name: view.name, target: view.spec.target_ref, created: view.created }
 }
 
 /// What is wrong with the checks as written and with their Secrets. Nobody is asked for a rollout without checks.

@@ -3,15 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use sts_plus_api::{DeletionPolicy, Phase, Reason, names};
+use jiff::Timestamp;
+use sts_plus_api::{DeletionPolicy, Reason, names};
 
-use super::{
-    draft::{self, Draft},
-    facts::{self, Facts},
-    memory,
-    report::{Motion, Stand},
+use super::draft::Draft;
+use crate::{
+    Action, EventTarget, NewPartition, Observed, Plan, SetView, Severity, Target,
+    claim::{self, claimed_by},
+    conditions::is_ready_for,
+    slots::Slots,
+    units::Partition,
+    why::Why,
 };
-use crate::{Action, EventTarget, NewPartition, Observed, Plan, SetView, Severity, Strategy, Target, units::Partition};
 
 /// The finalizer comes first: nothing is held before it is sure that it can be let go again.
 pub(crate) fn guard(mut draft: Draft) -> Plan {
@@ -21,12 +24,11 @@ pub(crate) fn guard(mut draft: Draft) -> Plan {
 }
 
 /// The set that may be taken, or why none may.
-pub(crate) fn accept(observed: &Observed) -> Result<&SetView, Stand> {
+pub(crate) fn accept(observed: &Observed) -> Result<&SetView, Why> {
     let name = &observed.rollout.spec.target_ref;
-    let refuse = |phase, reason, message: String| Err(Stand::new(Motion::Refused, phase, reason, message));
+    let refuse = |reason, message: String| Err(Why::refused(reason, message));
     if let Some(winner) = older_rival(observed) {
         return refuse(
-            Phase::Blocked,
             Reason::Conflict,
             format!(
                 "spec.targetRef: StatefulSet {name} belongs to the older PhasedRollout {winner}; delete one of the two"
@@ -35,59 +37,41 @@ pub(crate) fn accept(observed: &Observed) -> Result<&SetView, Stand> {
     }
     let Target::Found(set) = &observed.target else {
         return refuse(
-            Phase::Blocked,
             Reason::TargetNotFound,
             format!(
                 "spec.targetRef: StatefulSet {name} does not exist in this namespace; it is picked up when it appears"
             ),
         );
     };
-    if set.deleting {
-        return refuse(Phase::Blocked, Reason::TargetTerminating, format!("StatefulSet {name} is being deleted"));
-    }
     if let Some((kind, owner)) = set.controller.as_ref().filter(|(kind, _)| kind == "ExtendedStatefulSet") {
         return refuse(
-            Phase::Blocked,
             Reason::ControlledElsewhere,
             format!(
                 "spec.targetRef: {kind} {owner} controls StatefulSet {name}; put the check into its updateStrategy.check"
             ),
         );
     }
-    if is_released(set) && claimed_by(set) != Some(&observed.rollout.name) {
-        return refuse(
-            Phase::Blocked,
-            Reason::Released,
-            format!(
-                "StatefulSet {name} was let go by the annotation {} and has {}; remove the annotation, and it is held again",
-                names::RELEASE,
-                set.partition
-                    .map_or_else(|| "no partition".to_owned(), |p| format!("partition {p} until you remove it"))
-            ),
-        );
-    }
-    match &set.strategy {
-        Strategy::RollingUpdate => Ok(set),
-        Strategy::Other(kind) => refuse(
-            Phase::Blocked,
-            Reason::UnsupportedStrategy,
-            format!(
-                "StatefulSet {name} has spec.updateStrategy.type {kind}, which no partition can hold; set it to RollingUpdate"
-            ),
-        ),
-    }
+    claim::refusal(set, &observed.rollout.name).map_or(Ok(set), Err)
+}
+
+/// The other PhasedRollouts of a set, the oldest first.
+fn rivals<'a>(observed: &'a Observed, set: &str) -> impl Iterator<Item = (Timestamp, &'a str)> {
+    let of_it = observed.rivals.iter().filter(|rival| rival.target == set);
+    let mut of_it: Vec<_> = of_it.map(|rival| (rival.created, rival.name.as_str())).collect();
+    of_it.sort_unstable();
+    of_it.into_iter()
 }
 
 fn older_rival(observed: &Observed) -> Option<&str> {
     let me = (observed.rollout.created, observed.rollout.name.as_str());
-    let first = observed.rivals.iter().map(|rival| (rival.created, rival.name.as_str())).min()?;
+    let first = rivals(observed, &observed.rollout.spec.target_ref).next()?;
     (first < me).then_some(first.1)
 }
 
 /// skipCheck: the normal rolling update is resumed once; afterwards the partition is the user's.
 pub(crate) fn skip<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
     let wanted = set.update_revision.as_deref().unwrap_or_default();
-    let facts = Facts::new(set, &draft.observed.pods, wanted, draft.now);
+    let slots = Slots::new(set, &draft.observed.pods, wanted, draft.now);
     let is_off = set.annotations.get(names::HOLD_SWITCH).is_some_and(|switch| switch == "off");
     if !is_off || claimed_by(set) != Some(draft.name()) {
         draft.patch_set(
@@ -102,37 +86,22 @@ pub(crate) fn skip<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
             ]),
         );
     }
-    if draft.has_actions() || !draft::was_ready_for(&draft.observed.rollout.status.conditions, Reason::SkipCheck) {
+    if !draft.actions.is_empty() || !is_ready_for(&draft.before().conditions, Reason::SkipCheck) {
         let note = "spec.skipCheck: the normal rolling update is resumed and the partition is removed";
         draft.normal(Reason::SkipCheck, note);
     }
-    memory::bind(&mut draft.status, set);
-    memory::settle_unchecked(&mut draft.status, wanted);
+    draft.memory.bind(set);
+    draft.memory.settle_unchecked(wanted);
     // The last good revision is found anew from the pods when the gate comes back.
-    draft.status.previous_revision = None;
-    let rolled = facts.off().next().is_none() && set.observed_generation >= set.generation;
-    let (motion, phase) = if rolled { (Motion::Rest, Phase::Idle) } else { (Motion::Moving, Phase::Rolling) };
-    if !rolled {
+    draft.memory.good = None;
+    draft.memory.partition = set.partition.filter(|_| draft.actions.is_empty());
+    let is_rolled = slots.all_wanted() && set.observed_generation >= set.generation;
+    if !is_rolled {
         // The latch of RolledOut belongs to a revision that every pod carries.
-        draft.status.target_revision = None;
+        draft.memory.wanted = None;
     }
-    let stand = Stand::new(
-        motion,
-        phase,
-        Reason::SkipCheck,
-        "spec.skipCheck is true: the normal rolling update is in force, without checks",
-    );
-    draft.finish(&facts, &stand)
-}
-
-/// True if a person has taken the set back.
-pub(crate) fn is_released(set: &SetView) -> bool {
-    set.annotations.get(names::RELEASE).is_some_and(|release| release == "true")
-}
-
-/// The PhasedRollout that a set says it belongs to.
-pub(crate) fn claimed_by(set: &SetView) -> Option<&str> {
-    set.annotations.get(names::CLAIM).map(String::as_str)
+    draft.wake = slots.next_change();
+    draft.finish(set, wanted, Vec::new(), &Why::skip_check(is_rolled))
 }
 
 /// targetRef was changed: the set before it is let go first.
@@ -165,15 +134,14 @@ pub(crate) fn delete(mut draft: Draft) -> Plan {
 fn release(draft: &mut Draft, set: &SetView) {
     let observed = draft.observed;
     let mut annotations: BTreeMap<_, _> = names::OF_A_CLAIM.into_iter().map(|name| (name, None)).collect();
-    let is_target = observed.rollout.spec.target_ref == set.name;
-    if let Some(heir) = observed.rivals.iter().filter(|_| is_target).min_by_key(|rival| (rival.created, &rival.name)) {
-        annotations.insert(names::CLAIM, Some(heir.name.clone()));
+    if let Some((_, heir)) = rivals(observed, &set.name).next() {
+        annotations.insert(names::CLAIM, Some(heir.to_owned()));
         annotations.remove(names::WRITTEN_PARTITION);
         annotations.remove(names::HOLD_SWITCH);
         draft.patch_set(set, NewPartition::Keep, annotations);
         draft.normal(
             Reason::Released,
-            &format!("StatefulSet {} goes to PhasedRollout {}; the partition stays", set.name, heir.name),
+            &format!("StatefulSet {} goes to PhasedRollout {heir}; the partition stays", set.name),
         );
         return;
     }
@@ -183,7 +151,7 @@ fn release(draft: &mut Draft, set: &SetView) {
         None => is_rolling(draft, set),
     };
     let (partition, note) = if hold {
-        let partition = facts::partition(set).0;
+        let partition = Partition::of(set).0;
         (
             NewPartition::Keep,
             format!(
@@ -203,19 +171,16 @@ fn release(draft: &mut Draft, set: &SetView) {
 fn is_rolling(draft: &Draft, set: &SetView) -> bool {
     let wanted = set.update_revision.as_deref().unwrap_or_default();
     let unseen = set.observed_generation < set.generation;
-    let is_known = draft.status.target_uid.as_deref() == Some(&set.uid);
+    let is_known = draft.memory.set.as_ref().is_some_and(|(_, uid)| *uid == set.uid);
     // The pods that were read belong to the present target; those of a former one are not known.
     let has_pods = draft.observed.rollout.spec.target_ref == set.name;
-    let pods_differ = || {
-        let facts = Facts::new(set, &draft.observed.pods, wanted, draft.now);
-        facts.off().next().is_some()
-    };
-    let in_progress = is_known && !memory::is_settled(&draft.status) && draft.status.target_revision.is_some();
+    let pods_differ = || Slots::new(set, &draft.observed.pods, wanted, draft.now).off().next().is_some();
+    let in_progress = is_known && !draft.memory.is_settled() && draft.memory.wanted.is_some();
     let exempt = set.annotations.get(names::HOLD_SWITCH).is_some_and(|switch| switch == "off");
     !exempt
         && (unseen
             || in_progress
             || set.current_revision != set.update_revision
-            || facts::partition(set) == Partition::HOLD
+            || Partition::of(set) == Partition::HOLD
             || (has_pods && pods_differ()))
 }
