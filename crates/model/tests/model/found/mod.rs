@@ -3,6 +3,7 @@
 mod ends;
 mod failed;
 mod fixes;
+mod guards;
 mod missing;
 mod refused;
 mod tries;

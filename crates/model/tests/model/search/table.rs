@@ -1,0 +1,64 @@
+//! The table of docs/laws.md: law, what searches it, how many states, which mutants break it.
+
+use std::fmt::Write as _;
+use std::{env, fs, path::PathBuf};
+
+use super::{BOTH, Daily, FAULTS, PEOPLE};
+
+/// Law, what it says in short, and what searches it besides the tests that are named after it.
+const LAWS: [(&str, &str, &[&Daily]); 11] = [
+    ("S1", "the partition falls for one index, and for the revision it was approved for", ALL),
+    ("S2", "an approval needs all pods and fresh passes in a row", ALL),
+    ("S3", "at most one pod is unavailable because of us", ALL),
+    ("S4", "nothing falls because of an error, a default, a crash or a deletion", ALL),
+    ("S5", "with the policies on, no pod carries a revision unapproved", ALL),
+    ("S6", "a cycle fails only if an answer refused or a pod was broken", ALL),
+    ("S7", "after Pause nothing opens without a person", ALL),
+    ("S8", "what is taken back leaves, and is not started again", ALL),
+    ("S9", "a fix is not kept out by what it replaces", ALL),
+    ("S10", "Completed and RolledOut only when true", ALL),
+    ("S11", "every state comes to its end, or says for whom it waits", ALL),
+];
+const ALL: &[&Daily] = &[&PEOPLE, &FAULTS, &BOTH];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Names of the mutants of a law, as `crates/e2e/mutants.txt` lists them.
+fn mutants(list: &str, law: &str) -> String {
+    let prefix = format!("{}-", law.to_lowercase());
+    let names = list.lines().filter(|line| line.starts_with(&prefix));
+    let names: Vec<&str> = names.filter_map(|line| line.split(" @@ ").next()).collect();
+    names.join(", ")
+}
+
+fn table() -> String {
+    let list = fs::read_to_string(root().join("crates/e2e/mutants.txt")).unwrap();
+    let mut text = String::from(
+        "# Laws of the engine\n\nWritten by the test `laws_are_listed`; `STS_PLUS_WRITE_DOCS=1` writes it anew. Each state counts once \
+         in a search and is run to its end.\n\n| law | says | searched by | states, at least | mutants |\n|---|---|---|---|---|\n",
+    );
+    for (law, says, searches) in LAWS {
+        let by: Vec<&str> = searches.iter().map(|search| search.name).collect();
+        let states: usize = searches.iter().map(|search| search.floor).sum();
+        let _ = writeln!(text, "| {law} | {says} | {} | {states} | {} |", by.join("; "), mutants(&list, law));
+    }
+    text
+}
+
+#[test]
+fn laws_are_listed() {
+    let path = root().join("docs/laws.md");
+    if env::var_os("STS_PLUS_WRITE_DOCS").is_some() {
+        fs::write(&path, table()).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(written, table(), "docs/laws.md is out of date: run this test with STS_PLUS_WRITE_DOCS=1");
+}
+
+#[test]
+fn the_daily_searches_have_a_million_states() {
+    let states: usize = ALL.iter().map(|search| search.floor).sum();
+    assert!(states >= 1_000_000, "{states}");
+}
