@@ -113,9 +113,11 @@ fn full_status() -> Value {
         "startTime": time, "completionTime": time, "lastProgressTime": time,
         "current": {
             "index": 2, "pod": "web-2", "step": "Pod", "since": time, "tries": 2, "consecutivePasses": 1, "failed": true,
-            "lastCheckTime": time, "nextCheckTime": time, "brokenSince": time,
+            "lastCheckTime": time, "nextCheckTime": time, "brokenSince": time, "check": "c",
+            "problem": { "reason": "InvalidQuery", "message": "m" },
         },
-        "passed": [{ "revision": "web-2", "index": 2 }], "retry": "1", "neverHealthy": true, "remadeSince": time, "seal": "s",
+        "passed": [{ "revision": "web-2", "index": 2, "since": time }],
+        "failure": { "revision": "web-2", "reason": "ChecksFailed", "policy": "Hold" }, "retry": "1", "neverHealthy": true, "remadeSince": time, "seal": "s",
         "checks": [{
             "time": time, "name": "query", "pod": "web-2", "query": "up{}", "endpoint": "http://prom:9090", "verdict": "NoData",
             "passed": true, "message": "m", "httpStatus": 200, "seriesCount": 1, "series": [{ "labels": "{}", "value": "NaN" }],

@@ -55,14 +55,18 @@ fn events(writes: &[Record]) -> BTreeSet<String> {
 }
 
 /// Every transition of `other` is on record here too, but for an event that the API server refused, which nobody sends again; and for that
-/// of the deletion of a single pod if something went wrong between the deletion and the next status: by then nobody knows who deleted.
+/// of the deletion of a single pod if something went wrong between the deletion and the next status: by then nobody knows who deleted. So it
+/// is with a step if two things went wrong between the partition and the next status, and the partition is another one by then.
 pub fn assert_reported(writes: &[Record], other: &[Record]) {
     let mut reported = events(writes);
     let is_refused = |record: &&Record| record.fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Killed(_)));
     reported
         .extend(writes.iter().filter(|record| is_event(record)).filter(is_refused).map(|record| record.call.words()));
     let other = events(other);
-    let is_excused = |words: &&String| deleted(words).is_some_and(|pod| is_interrupted(writes, pod));
+    let is_excused = |words: &&String| {
+        deleted(words).is_some_and(|pod| is_interrupted(writes, pod))
+            || rolled(words).is_some_and(|pod| is_interrupted_twice(writes, pod))
+    };
     let lost: Vec<_> = other.difference(&reported).filter(|words| !is_excused(words)).collect();
     assert!(lost.is_empty(), "not reported: {lost:#?}\n{}", tell(writes));
 }
@@ -72,13 +76,30 @@ fn deleted(words: &str) -> Option<&str> {
     words.strip_prefix("create events PodDeleted ")?.rsplit(' ').next()
 }
 
+/// The pod of whose step an event tells.
+fn rolled(words: &str) -> Option<&str> {
+    words.strip_prefix("create events PartitionLowered ")?.rsplit(' ').next()
+}
+
 /// True if something went wrong between the deletion of a pod and the status after it.
 fn is_interrupted(writes: &[Record], pod: &str) -> bool {
-    let is_it = |record: &Record| record.call.is("delete", "pods") && record.call.name == pod;
-    let Some(start) = writes.iter().position(is_it) else { return false };
+    faults_since(writes, |record| record.call.is("delete", "pods") && record.call.name == pod) > 0
+}
+
+/// True if two things went wrong between the partition that opened a pod and the status after it.
+fn is_interrupted_twice(writes: &[Record], pod: &str) -> bool {
+    let Some((set, ordinal)) = pod.rsplit_once('-') else { return false };
+    let opens = format!("patch statefulsets {set} partition {ordinal}");
+    let is_made = |record: &Record| record.call.words().starts_with(&opens) && record.answered == Some(200);
+    faults_since(writes, is_made) > 1
+}
+
+/// How many things went wrong from the first of these writes up to the next status.
+fn faults_since(writes: &[Record], is_it: impl Fn(&Record) -> bool) -> usize {
+    let Some(start) = writes.iter().position(is_it) else { return 0 };
     let is_status = |record: &Record| record.call.is("patch", "phasedrollouts/status") && record.answered.is_some();
     let end = writes[start..].iter().position(is_status).map_or(writes.len(), |at| start + at + 1);
-    writes[start..end].iter().any(|record| record.fault.is_some())
+    writes[start..end].iter().filter(|record| record.fault.is_some()).count()
 }
 
 /// For a message.

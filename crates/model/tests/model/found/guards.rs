@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use jiff::{SignedDuration, Timestamp};
-use sts_plus_api::{CheckRecord, OnFailure, Phase, Verdict, names};
+use sts_plus_api::{CheckRecord, OnFailure, Phase, PhasedRolloutStatus, Verdict, names};
 use sts_plus_decide::{CheckKey, Observed, Try, decide};
-use sts_plus_model::world::{ROLLOUT, SET};
-use sts_plus_model::{Deed, Stop, World};
+use sts_plus_model::world::{ROLLOUT, SET, stamp};
+use sts_plus_model::{Deed, Metric, Release, Stop, Who, World};
 
-use super::carried;
+use super::{carried, on_failure};
 use crate::story::*;
 
 /// A pod that is rolled takes its approval away, too. The next step of the operator may be a long time coming.
@@ -294,4 +294,143 @@ fn a_set_that_a_person_took_back_is_left_alone() {
     world.pass(60);
     assert_eq!((set(&world).partition, reason(&world).as_str()), (None, "Released"), "{}", world.tale.long_story());
     assert_eq!(set(&world).layout(), "0:2 1:2 2:2");
+}
+
+/// A pod was broken before a pause, and may be mended in it: the time of the pause is not held against it.
+// spec: pr§5
+#[test]
+fn a_pause_is_not_held_against_a_broken_pod() {
+    let mut world = with(world(CRASHING), |spec| spec.check.preflight = false);
+    template(&mut world, 2);
+    until_phase(&mut world, Phase::Held);
+    world.configure(ROLLOUT, "paused", |spec| spec.paused = true);
+    world.pass(100);
+    world.configure(ROLLOUT, "goes on", |spec| spec.paused = false);
+    world.pass(2);
+    assert_eq!(phase(&world), Phase::Held, "{}", world.tale.long_story());
+    until_phase(&mut world, Phase::Failed);
+}
+
+/// Who presses stop in a rollback is not asked what was going on; it ends when it goes on.
+// spec: pr§5
+#[test]
+fn a_rollback_stands_still_while_it_is_paused() {
+    let second = Release { metric: Metric::FailAt(1), ..GOOD };
+    everywhere(second, |start| {
+        let mut world = on_failure(start, OnFailure::Rollback);
+        template(&mut world, 2);
+        until_phase(&mut world, Phase::RollingBack);
+        world.configure(ROLLOUT, "paused", |spec| spec.paused = true);
+        world.pass(60);
+        assert_eq!(set(&world).layout(), "0:1 1:2 2:2", "{}", world.tale.long_story());
+        world.configure(ROLLOUT, "goes on", |spec| spec.paused = false);
+        settle(&mut world);
+        assert_eq!((set(&world).layout().as_str(), phase(&world)), ("0:1 1:1 2:1", Phase::RolledBack));
+    });
+}
+
+/// A revision fails under the full hold, where its pods could be deleted at once: that it has failed is in the status before.
+// spec: pr§5
+#[test]
+fn no_pod_is_deleted_before_the_failure_is_in_the_status() {
+    let mut world = on_failure(world(GOOD), OnFailure::Rollback);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    world.releases.insert(2, BAD_METRIC);
+    world.rollouts.get_mut(ROLLOUT).unwrap().status = PhasedRolloutStatus::default();
+    world.restart_operator();
+    until(&mut world, |world| set(world).partition == Some(HOLD));
+    settle(&mut world);
+    let first = |is: &dyn Fn(&Deed) -> bool| world.tale.deeds().position(is);
+    let told = first(&|deed| matches!(deed, Deed::Status(_, reason, _) if reason == "RollingBack"));
+    let deleted = first(&|deed| matches!(deed, Deed::Deleted(Who::Operator, _)));
+    assert!(told.is_some() && told < deleted, "{}", world.tale.long_story());
+}
+
+/// A pod of the old revision breaks, or cannot be made, while the new one is checked: that is no failure of the new one.
+// spec: pr§5
+#[test]
+fn a_broken_old_pod_is_no_failure_of_the_new_revision() {
+    let happenings: [fn(&mut World); 2] = [
+        |world| world.break_pod(SET, 0),
+        |world| {
+            world.refused_templates.insert(1);
+            world.delete_pod(SET, 0);
+        },
+    ];
+    for happens in happenings {
+        everywhere(GOOD, |start| {
+            let mut world = with(start, |spec| spec.check.preflight = false);
+            template(&mut world, 2);
+            until_checked(&mut world, 2);
+            happens(&mut world);
+            world.pass(200);
+            assert_eq!(status(&world).failure, None, "{}", world.tale.long_story());
+        });
+    }
+}
+
+/// What was rejected stays so when the set is deleted with orphan and made anew, and when somebody edits the status.
+// spec: pr§5
+#[test]
+fn what_was_rejected_stays_so() {
+    let happenings: [fn(&mut World); 2] = [
+        |world| world.remake(SET, 1),
+        |world| {
+            world.rollouts.get_mut(ROLLOUT).unwrap().status.never_healthy = true;
+            world.restart_operator();
+        },
+    ];
+    for happens in happenings {
+        let mut world = on_failure(world(BAD_METRIC), OnFailure::Rollback);
+        template(&mut world, 2);
+        until_phase(&mut world, Phase::RolledBack);
+        world.releases.insert(2, GOOD);
+        happens(&mut world);
+        world.pass(60);
+        template(&mut world, 2);
+        world.pass(100);
+        assert_eq!(status(&world).rejected_revisions, ["web-r2"], "{}", world.tale.long_story());
+        assert_eq!(set(&world).layout(), "0:1 1:1 2:1", "{}", world.tale.long_story());
+    }
+}
+
+/// At rest a pod breaks: nothing is pending, and it is not ready.
+// spec: pr§9
+#[test]
+fn at_rest_it_is_not_ready_while_a_pod_is_away() {
+    let mut world = with(world(GOOD), |_| {});
+    assert!(condition(&world, "Ready"));
+    world.break_pod(SET, 0);
+    world.pass(60);
+    assert!(!condition(&world, "Ready"), "{}", world.tale.long_story());
+}
+
+/// What a person corrects outside of the objects wakes nobody: a check that cannot be made is looked at again.
+// spec: pr§3
+#[test]
+fn a_check_that_cannot_be_made_is_looked_at_again() {
+    let mut world = world(GOOD);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    world.rollouts.get_mut(ROLLOUT).unwrap().misconfigured = true;
+    world.pass(5);
+    let now = stamp(world.now);
+    let plan = decide(&world.observe(ROLLOUT).unwrap(), now);
+    assert!(plan.wake.is_some_and(|wake| wake <= now + SignedDuration::from_secs(30)), "{:?}", plan.wake);
+}
+
+/// The next check was noted by an operator whose clock was far ahead: it is not waited for longer than the spec allows.
+// spec: pr§3
+#[test]
+fn a_check_in_the_far_future_is_not_waited_for() {
+    let mut world = world(GOOD);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    let status = &mut world.rollouts.get_mut(ROLLOUT).unwrap().status;
+    status.current.as_mut().unwrap().next_check_time = Some(stamp(world.now + LONG));
+    status.put_seal();
+    world.restart_operator();
+    world.run(60, |world| set(world).partition == Some(1));
+    assert_eq!(set(&world).partition, Some(1), "{}", world.tale.long_story());
 }
