@@ -51,8 +51,8 @@ pub(crate) struct Sight<'a> {
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// The next check is due then; it may be now.
-    Waits(Timestamp),
+    /// For the next check.
+    Waits,
     /// Enough consecutive passes.
     Passed,
     /// maxTries was used up, and an answer refused.
@@ -108,7 +108,7 @@ impl Cycle {
         if has_counted && self.tries >= sight.check.max_tries && self.tries > self.passes {
             return Turn::Refused;
         }
-        Turn::Waits(self.schedule(sight))
+        Turn::Waits
     }
 
     /// The next check. Never later than the spec allows, whatever an older spec or another clock has noted.

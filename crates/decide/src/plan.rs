@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sts_plus_api::{PhasedRolloutStatus, Reason};
 
-use crate::observed::CheckKey;
+use crate::{observed::CheckKey, text::plain};
+
+const NOTE_BYTES: usize = 1000;
 
 /// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +87,13 @@ pub struct Event {
     pub reason: Reason,
     /// Its note: at most 1 kB.
     pub note: String,
+}
+
+impl Event {
+    /// The note is cut where it is too long.
+    pub(crate) fn new(on: EventTarget, severity: Severity, reason: Reason, note: &str) -> Self {
+        Self { on, severity, reason, note: plain(note, NOTE_BYTES) }
+    }
 }
 
 /// The object that an event is about.

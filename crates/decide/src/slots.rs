@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use sts_plus_api::PhasedRolloutStatus;
 
 use crate::{
     PodView, SetView,
@@ -190,6 +191,12 @@ impl<'a> Slots<'a> {
 
     pub(crate) fn carries(&self, revision: &str) -> bool {
         self.pods().any(|(_, pod)| pod.revision.as_deref() == Some(revision))
+    }
+
+    /// What people read of them, beside the replicas.
+    pub(crate) fn count(&self, status: &mut PhasedRolloutStatus) {
+        (status.updated_replicas, status.ready_replicas) = (self.count_wanted(), self.count_ready());
+        status.updated = format!("{}/{}", status.updated_replicas, status.replicas);
     }
 
     pub(crate) fn count_wanted(&self) -> i32 {

@@ -12,11 +12,8 @@ use crate::{
     hold,
     roll::{Memory, Move, Step},
     slots::Slots,
-    text::plain,
     why::{Motion, WaitsFor, Why},
 };
-
-const NOTE_BYTES: usize = 1000;
 
 /// A plan in the making.
 pub(crate) struct Draft<'a> {
@@ -62,7 +59,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn tell(&mut self, on: EventTarget, severity: Severity, reason: Reason, note: &str) {
-        self.events.push(Event { on, severity, reason, note: plain(note, NOTE_BYTES) });
+        self.events.push(Event::new(on, severity, reason, note));
     }
 
     /// An event on the PhasedRollout.
@@ -80,26 +77,26 @@ impl<'a> Draft<'a> {
         self.into_plan(status)
     }
 
-    /// The target cannot be taken or is not there: it is told, and nothing is written to it.
+    /// The target cannot be taken or is not there: it is reported, and nothing is written to it.
     pub(crate) fn refused(mut self, why: &Why) -> Plan {
         // It may be taken again, and then goes on where it was; but what was asked before does not count.
         if let Some(cycle) = self.memory.activity.cycle_mut() {
             cycle.pause();
         }
         self.tell_transition(why);
-        let status = status::of(&self, None, why);
+        let status = status::of(&self.facts(why));
         self.into_plan(status)
     }
 
     /// The engine says what comes next for a set that is ours.
-    pub(crate) fn step(mut self, set: &'a SetView, revision: &str, step: Step) -> Plan {
+    pub(crate) fn step(mut self, set: &'a SetView, step: Step) -> Plan {
         if let Some(partition) = step.partition {
-            self.act(hold::patch(set, self.name(), revision, partition));
+            self.act(hold::patch(set, self.name(), &step.revision, partition));
         }
         self.carry_out(step.moves);
         self.events.extend(step.events);
         (self.memory, self.wake) = (step.memory, step.wake);
-        self.finish(set, revision, step.checks, &step.why)
+        self.finish(set, &step.revision, step.checks, &step.why)
     }
 
     pub(crate) fn finish(
@@ -111,9 +108,14 @@ impl<'a> Draft<'a> {
     ) -> Plan {
         self.tell_transition(why);
         let slots = Slots::new(set, &self.observed.pods, revision, self.now);
-        let (status, wake) = status::of_set(&self, &slots, checks, why);
+        let (status, wake) = status::of_set(&self.facts(why), &slots, checks);
         self.wake = self.wake.into_iter().chain(wake).min();
         self.into_plan(status)
+    }
+
+    fn facts<'f>(&'f self, why: &'f Why) -> status::Facts<'f> {
+        let is_quiet = self.actions.is_empty() && self.events.is_empty();
+        status::Facts { observed: self.observed, memory: &self.memory, why, now: self.now, is_quiet }
     }
 
     pub(crate) fn carry_out(&mut self, moves: Vec<Move>) {

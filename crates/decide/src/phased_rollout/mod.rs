@@ -60,12 +60,7 @@ fn roll<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
             draft.wake = wake;
             draft.unchanged()
         }
-        Next::Step(step) => {
-            let is_seen = set.observed_generation >= set.generation;
-            let known = status.target_revision.clone().filter(|_| status.is_sealed());
-            let revision = set.update_revision.clone().filter(|_| is_seen).or(known).unwrap_or_default();
-            draft.step(set, &revision, *step)
-        }
+        Next::Step(step) => draft.step(set, *step),
     }
 }
 

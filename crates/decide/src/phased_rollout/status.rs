@@ -4,7 +4,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sts_plus_api::{CheckRecord, ConditionType, PhasedRolloutStatus, Reason};
 
-use super::draft::Draft;
 use crate::{
     ConfigProblem, HoldState, Observed,
     conditions::{New, dated},
@@ -17,44 +16,50 @@ use crate::{
 
 const QUERY_BYTES: usize = 400;
 const STATUS_BYTES: usize = 15 * 1024;
-/// How long an awaited pod may come and go before that is told: most are back sooner, and a step costs few writes then.
+/// How long an awaited pod may come and go before that is reported: most are back sooner, and a step costs few writes then.
 const QUIET: SignedDuration = SignedDuration::from_secs(10);
 
-/// For a set that is not ours.
-pub(crate) fn of(draft: &Draft, slots: Option<&Slots>, why: &Why) -> PhasedRolloutStatus {
-    let checks = draft.before().checks.clone();
-    write(draft, slots, checks, why)
+/// What a status is written from.
+pub(crate) struct Facts<'a> {
+    pub(crate) observed: &'a Observed,
+    pub(crate) memory: &'a Memory,
+    pub(crate) why: &'a Why,
+    pub(crate) now: Timestamp,
+    /// Nothing else is written with it.
+    pub(crate) is_quiet: bool,
 }
 
-/// For a set that is ours; and when what is not told now is told at last.
+/// For a set that is not ours.
+pub(crate) fn of(facts: &Facts) -> PhasedRolloutStatus {
+    write(facts, None, facts.observed.rollout.status.checks.clone())
+}
+
+/// For a set that is ours; and when what is not reported now is reported at last.
 pub(crate) fn of_set(
-    draft: &Draft,
+    facts: &Facts,
     slots: &Slots,
     checks: Vec<CheckRecord>,
-    why: &Why,
 ) -> (PhasedRolloutStatus, Option<Timestamp>) {
-    let before = draft.before();
-    let mut status = write(draft, Some(slots), checks, why);
+    let (before, why) = (&facts.observed.rollout.status, facts.why);
+    let mut status = write(facts, Some(slots), checks);
     let is_waiting = why.motion == Motion::Moving
         && why.phase == before.phase
         && is_same_but_counts(&status, before, why)
-        && draft.actions.is_empty()
-        && draft.events.is_empty();
+        && facts.is_quiet;
     if !is_waiting {
         return (status, None);
     }
-    let (is_soon, wake) = is_soon(&status, before, slots, draft.now);
+    let (is_soon, wake) = is_soon(&status, before, slots, facts.now);
     if is_soon {
         keep_counts(&mut status, before);
     }
     (status, wake)
 }
 
-fn write(draft: &Draft, slots: Option<&Slots>, checks: Vec<CheckRecord>, why: &Why) -> PhasedRolloutStatus {
-    let observed = draft.observed;
+fn write(facts: &Facts, slots: Option<&Slots>, checks: Vec<CheckRecord>) -> PhasedRolloutStatus {
+    let Facts { observed, memory, why, now, .. } = *facts;
     let mut status = observed.rollout.status.clone();
-    let name = |index: crate::units::PodIndex| slots.map(|slots| slots.pod_name(index)).unwrap_or_default();
-    draft.memory.store(&mut status, name);
+    memory.store(&mut status, |index| slots.map(|slots| slots.pod_name(index)).unwrap_or_default());
     status.checks = checks;
     status.observed_generation = Some(observed.rollout.generation);
     status.phase = why.phase;
@@ -65,24 +70,22 @@ fn write(draft: &Draft, slots: Option<&Slots>, checks: Vec<CheckRecord>, why: &W
         None => {}
     }
     let before = std::mem::take(&mut status.conditions);
-    let news = Conditions { status: &status, memory: &draft.memory, observed, slots, why }.all();
+    let news = Conditions { status: &status, memory, observed, slots, why }.all();
     status.conditions = news
         .into_iter()
-        .map(|(kind, new)| dated(&kind.to_string(), new, &before, observed.rollout.generation, draft.now))
+        .map(|(kind, new)| dated(&kind.to_string(), new, &before, observed.rollout.generation, now))
         .collect();
     fit(&mut status);
     status.put_seal();
     status
 }
 
-/// Another number of replicas is taken up when the controller has seen it, and pods that are born then are told.
+/// Another number of replicas is taken up when the controller has seen it, and pods that are created then are reported.
 fn count(status: &mut PhasedRolloutStatus, slots: &Slots, is_seen: bool) {
     if is_seen || status.replicas == 0 {
         status.replicas = slots.replicas();
     }
-    status.updated_replicas = slots.count_wanted();
-    status.ready_replicas = slots.count_ready();
-    status.updated = format!("{}/{}", status.updated_replicas, status.replicas);
+    slots.count(status);
 }
 
 fn forget_counts(status: &mut PhasedRolloutStatus) {
@@ -104,7 +107,7 @@ fn is_same_but_counts(status: &PhasedRolloutStatus, before: &PhasedRolloutStatus
         && before.conditions.iter().any(is_told)
 }
 
-/// True in the first seconds after a step, with the end of them; what is there when they are over is told then. Also while a pod that came
+/// True in the first seconds after a step, with the end of them; what is there when they are over is reported then. Also while a pod that came
 /// in time is only to stay Ready for minReadySeconds.
 fn is_soon(
     status: &PhasedRolloutStatus,

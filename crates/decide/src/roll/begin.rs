@@ -1,5 +1,5 @@
 //! The beginnings: the controller has not seen the latest change, the set is claimed, somebody else lowered the partition, another revision is
-//! wanted; and what is told of pods that others started.
+//! wanted; and what is reported of pods that others started.
 
 use jiff::SignedDuration;
 use sts_plus_api::{Reason, names};
@@ -17,7 +17,7 @@ use crate::{
     why::Why,
 };
 
-/// How long the StatefulSet controller may take to see a change before that is told.
+/// How long the StatefulSet controller may take to see a change before that is reported.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(1);
 
 /// The StatefulSet controller has not yet seen the latest change, so nobody knows what is wanted. Only holding is safe. `None` if

@@ -80,14 +80,14 @@ pub(super) fn run(round: &mut Round, kind: Kind, index: PodIndex, exempt: &[PodI
             round.wake_at(again);
             Judged::Stands(Why::unusable(&problem))
         }
-        Turn::Passed | Turn::Refused | Turn::Waits(_) => {
+        Turn::Passed | Turn::Refused | Turn::Waits => {
             let due = cycle.schedule(&sight);
             go_on(round, kind, index, cycle, due)
         }
     }
 }
 
-/// Records an answer; warnings of a try are told once in a rollout, not at every check.
+/// Records an answer; warnings of a try are reported once in a rollout, not at every check.
 fn hear(round: &mut Round, cycle: &Cycle, answer: &Try) {
     if cycle.whole_since.is_none_or(|since| answer.time < since) {
         return;
@@ -122,8 +122,7 @@ fn needs_person(round: &Round) -> bool {
 /// Asks now, or says when.
 fn go_on(round: &mut Round, kind: Kind, index: PodIndex, cycle: Cycle, due: Timestamp) -> Judged {
     // An answer counts only for pods that were there before the question, so that is written down first.
-    let is_noted =
-        round.before.activity.clone().cycle_mut().is_some_and(|noted| noted.whole_since == cycle.whole_since);
+    let is_noted = round.before.activity.cycle().is_some_and(|noted| noted.whole_since == cycle.whole_since);
     if due <= round.now && is_noted && round.is_quiet() && round.answer.is_none() {
         return Judged::Asks(round.request(kind, index));
     }

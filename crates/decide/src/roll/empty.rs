@@ -7,7 +7,7 @@ use crate::{hold::Wish, units::Partition, why::Why};
 /// Nothing but telling can be done.
 pub(super) fn no_pods(round: &mut Round) -> Why {
     let wanted = round.slots.wanted;
-    // The operator writes the template of an ExtendedStatefulSet itself, before there are pods: that of the version in charge, which is the
+    // The operator writes the template of an ExtendedStatefulSet itself, before there are pods: that of the active version, which is the
     // last good one from now on, whatever the first pods carry. One may still leave, or start on what a hand has written.
     let is_plain = !round.policy.writes_template;
     let has_flipped = round.slots.has_flipped();

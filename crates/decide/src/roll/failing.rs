@@ -32,7 +32,7 @@ pub(super) fn fail(round: &mut Round, kind: Kind, index: PodIndex, reason: Failu
         round.memory.activity = Activity::RollingBack(index, None);
         return Outcome::RollBack;
     }
-    if let Some(due) = round.memory.activity.cycle_mut().and_then(|cycle| cycle.next) {
+    if let Some(due) = round.memory.activity.cycle().and_then(|cycle| cycle.next) {
         round.wake_at(due);
     }
     let waits_for = if policy == OnFailure::Pause { WaitsFor::Person } else { WaitsFor::Check };

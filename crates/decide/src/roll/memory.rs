@@ -71,11 +71,18 @@ pub(crate) enum Activity {
     Final(PodIndex, Cycle),
     /// Pods of failed revisions are replaced without the gate; the lowest of them.
     Repair(PodIndex),
-    /// Pods go back to the last good revision; since when the full hold is seen, and from which index on.
+    /// Pods go back to the last good revision; the one that failed, and since when the full hold is seen.
     RollingBack(PodIndex, Option<Timestamp>),
 }
 
 impl Activity {
+    pub(crate) fn cycle(&self) -> Option<&Cycle> {
+        match self {
+            Self::Preflight(_, cycle) | Self::Pod(_, cycle) | Self::Final(_, cycle) => Some(cycle),
+            Self::Idle | Self::Repair(_) | Self::RollingBack(..) => None,
+        }
+    }
+
     pub(crate) fn cycle_mut(&mut self) -> Option<&mut Cycle> {
         match self {
             Self::Preflight(_, cycle) | Self::Pod(_, cycle) | Self::Final(_, cycle) => Some(cycle),

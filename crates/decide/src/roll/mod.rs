@@ -43,6 +43,8 @@ pub(crate) enum Next {
 pub(crate) struct Step {
     pub(crate) memory: Memory,
     pub(crate) why: Why,
+    /// The wanted revision that it is about; empty while nobody knows it.
+    pub(crate) revision: String,
     /// The partition to write.
     pub(crate) partition: Option<Partition>,
     pub(crate) moves: Vec<Move>,
@@ -288,7 +290,7 @@ fn advance(round: &mut Round, kind: Kind, verdict: &str) -> Flow {
 /// Pods at the revision have passed where they are. A preflight covers none: nothing is at the revision yet.
 fn note_pass(round: &mut Round) {
     let covered = round.slots.lowest_wanted().map_or(i32::MAX, |index| index.0);
-    let since = round.memory.activity.cycle_mut().and_then(|cycle| cycle.whole_since).unwrap_or(round.now);
+    let since = round.memory.activity.cycle().and_then(|cycle| cycle.whole_since).unwrap_or(round.now);
     round.memory.pass(round.slots.wanted, covered, since);
 }
 
@@ -297,7 +299,7 @@ fn open(round: &mut Round, kind: Kind, next: PodIndex, verdict: &str) -> Flow {
     let (wanted, pod) = (round.slots.wanted, round.slots.pod_name(next));
     let is_approved = is_approved(round, next);
     if round.policy.pause_before.contains(&next.0) && !round.memory.never_healthy && !is_approved {
-        if round.memory.activity.cycle_mut().is_none() {
+        if round.memory.activity.cycle().is_none() {
             round.put_cycle(kind, next, crate::checks::Cycle::default());
         }
         return Flow::Stands(Why::awaiting_approval(&pod, wanted, next.0, round.policy.approve));
@@ -353,6 +355,7 @@ fn finish(mut round: Round, why: Why) -> Step {
     Step {
         memory: round.memory,
         why,
+        revision: round.slots.wanted.to_owned(),
         partition,
         moves: round.moves,
         events: round.events,

@@ -11,12 +11,9 @@ use crate::{
     checks::{self, Cycle},
     hold::Wish,
     slots::{Obstacle, Slots},
-    text::plain,
     units::{Partition, PodIndex},
     why::{Kind, Words},
 };
-
-const NOTE_BYTES: usize = 1000;
 
 /// What a person wants of a rollout.
 #[allow(clippy::struct_excessive_bools, reason = "each is a word of its own in a spec or on a set")]
@@ -91,7 +88,7 @@ impl<'a> Round<'a> {
     }
 
     pub(crate) fn tell(&mut self, on: EventTarget, severity: Severity, reason: Reason, note: &str) {
-        self.events.push(Event { on, severity, reason, note: plain(note, NOTE_BYTES) });
+        self.events.push(Event::new(on, severity, reason, note));
     }
 
     pub(crate) fn normal(&mut self, reason: Reason, note: &str) {

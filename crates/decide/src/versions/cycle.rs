@@ -74,11 +74,11 @@ pub(super) fn run(draft: &mut Draft, world: &World, mut upgrade: Upgrade, child:
             Outcome::Failed(upgrade, why)
         }
         Turn::Unusable(problem, again) => Outcome::Waits(unusable(draft, upgrade, &problem, again)),
-        Turn::Waits(_) if due <= draft.now && may_ask(draft, cycle.whole_since) => {
+        Turn::Waits if due <= draft.now && may_ask(draft, cycle.whole_since) => {
             let variables = variables(draft, world, child, &upgrade, current);
             Outcome::Asks(CheckRequest { key, variables })
         }
-        Turn::Waits(_) => {
+        Turn::Waits => {
             draft.wake_at(due);
             let stand = stand(draft, &cycle, &check, &pod, upgrade.version);
             draft.status.upgrade = Some(upgrade);

@@ -9,7 +9,7 @@ use super::{VersionAction, VersionsObserved, VersionsPlan, report, scaling, worl
 use crate::{CheckRequest, Event, EventTarget, Severity};
 use crate::{conditions::is_ready_for, text::plain};
 
-const NOTE_BYTES: usize = 1000;
+const MESSAGE_BYTES: usize = 1000;
 
 /// Where an ExtendedStatefulSet stands.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Stand {
 
 impl Stand {
     pub(super) fn new(motion: Motion, phase: VersionPhase, reason: Reason, message: impl Into<String>) -> Self {
-        Self { motion, phase, reason, message: plain(&message.into(), NOTE_BYTES) }
+        Self { motion, phase, reason, message: plain(&message.into(), MESSAGE_BYTES) }
     }
 }
 
@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn tell(&mut self, severity: Severity, reason: Reason, note: &str) {
-        self.events.push(Event { on: EventTarget::Rollout, severity, reason, note: plain(note, NOTE_BYTES) });
+        self.events.push(Event::new(EventTarget::Rollout, severity, reason, note));
     }
 
     pub(super) fn wake_at(&mut self, time: Timestamp) {

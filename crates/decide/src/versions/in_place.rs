@@ -407,12 +407,9 @@ fn absorb(
         Ok(Next::Step(step)) => step,
     };
     let before = draft.status.rollouts.get(&child.name).cloned().unwrap_or_default();
-    let is_seen = set.observed_generation >= set.generation;
-    let revision = set.update_revision.clone().filter(|_| is_seen).or(before.target_revision.clone());
-    let revision = revision.unwrap_or_default();
     if let Some(partition) = step.partition {
         let owner = claim(&draft.observed.owner.name);
-        draft.act(VersionAction::Roll(hold::patch(set, &owner, &revision, partition)));
+        draft.act(VersionAction::Roll(hold::patch(set, &owner, &step.revision, partition)));
     }
     for one in step.moves {
         draft.act(VersionAction::Roll(Action::from(one)));
@@ -424,15 +421,14 @@ fn absorb(
     if let Some(wake) = step.wake {
         draft.wake_at(wake);
     }
-    let slots = Slots::new(set, &child.pods, &revision, draft.now);
+    let slots = Slots::new(set, &child.pods, &step.revision, draft.now);
     let mut status = before;
     step.memory.store(&mut status, |index| slots.pod_name(index));
     (status.checks, status.phase) = (step.checks, step.why.phase);
     status.message.clone_from(&step.why.message);
     status.observed_generation = Some(draft.observed.owner.generation);
-    (status.replicas, status.updated_replicas) = (slots.replicas(), slots.count_wanted());
-    status.ready_replicas = slots.count_ready();
-    status.updated = format!("{}/{}", status.updated_replicas, status.replicas);
+    status.replicas = slots.replicas();
+    slots.count(&mut status);
     status.conditions.clear();
     status.put_seal();
     draft.status.rollouts.insert(child.name.clone(), status);

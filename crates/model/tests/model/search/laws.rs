@@ -1,23 +1,22 @@
 //! The laws of the engine, each a predicate on one move. They know what happened, not how it was decided; what a law has to remember is in
 //! the `Mind`, which belongs to a state as the world does.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sts_plus_api::{DeletionPolicy, OnFailure, PhasedRolloutSpec, PhasedRolloutStatus, Step, names};
-use sts_plus_model::world::{ROLLOUT, SET, second};
-use sts_plus_model::{Deed, Pod, Set, Who, World};
+use sts_plus_api::{DeletionPolicy, OnFailure, PhasedRolloutSpec, PhasedRolloutStatus, names};
+use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_model::{Deed, Pod, Set, World};
 
-use super::moves::{Deeds, Kept, Move, Node, template};
+use super::moves::{Kept, Move, Node, template};
 
 /// A pass older than a period and this much allows nothing.
 const STALE: i64 = 60;
 /// As many passes as any world here needs.
-const PASSES: usize = 2;
+pub const PASSES: usize = 2;
 
 /// As many tries as any world here has.
-const TRIES: i32 = 2;
+pub const TRIES: i32 = 2;
 
 /// What the laws remember.
 #[derive(Clone, Debug, Default)]
@@ -51,13 +50,13 @@ pub struct Eyes<'a> {
 }
 
 impl<'a> Eyes<'a> {
-    fn world(&self) -> &'a World {
+    pub fn world(&self) -> &'a World {
         let seen = self.kept.filter(|kept| kept.answer.is_none()).map(|kept| &kept.world);
         seen.unwrap_or(&self.before.world)
     }
 
     /// What was known then.
-    fn mind(&self) -> &'a Mind {
+    pub fn mind(&self) -> &'a Mind {
         let mind = &self.before.mind;
         match self.kept.filter(|kept| kept.answer.is_none()) {
             Some(kept) => &kept.mind,
@@ -67,245 +66,40 @@ impl<'a> Eyes<'a> {
     }
 
     /// It acts on something that is no longer so.
-    fn is_older(&self) -> bool {
+    pub fn is_older(&self) -> bool {
         self.step == Move::OldStatus || self.kept.is_some_and(|kept| kept.answer.is_none())
     }
 
-    fn set(&self) -> Option<&'a Set> {
+    pub fn set(&self) -> Option<&'a Set> {
         self.world().sets.get(SET)
     }
 }
 
 /// One move of the operator, as the laws see it.
-struct Act<'a> {
-    eyes: &'a Eyes<'a>,
+pub struct Act<'a> {
+    pub eyes: &'a Eyes<'a>,
     /// The set as it was seen, and as it is.
-    seen: &'a Set,
-    before: &'a Set,
-    after: &'a Set,
-    spec: &'a PhasedRolloutSpec,
+    pub seen: &'a Set,
+    pub before: &'a Set,
+    pub after: &'a Set,
+    pub spec: &'a PhasedRolloutSpec,
     /// When an answer was heard in it, and which.
-    heard: Option<(i64, &'static str)>,
-    now: i64,
+    pub heard: Option<(i64, &'static str)>,
+    pub now: i64,
     /// Indexes that it opened and whose pods are not at the revision.
-    opened: Vec<i32>,
+    pub opened: Vec<i32>,
 }
 
-type Breaches = Vec<String>;
+pub type Breaches = Vec<String>;
 
 impl Mind {
-    /// Follows one move. Gives the laws that it breaks.
-    pub fn watch(&mut self, eyes: &Eyes, after: &World) -> Breaches {
-        let mut breaches = Vec::new();
-        let (before, step) = (&eyes.before.world, eyes.step);
-        let is_operator = matches!(step, Move::Operator(_) | Move::Kill(_) | Move::OldStatus | Move::Act);
-        if is_operator {
-            self.watch_operator(eyes, after, &mut breaches);
-        }
-        if let Move::People(deed) = step {
-            self.people(deed, before, after);
-        }
-        if step == Move::Controller {
-            breaches.extend(self.s5(before, after));
-        }
-        self.follow_pods(before, after);
-        breaches.extend(self.s3());
-        breaches
-    }
-
-    fn watch_operator(&mut self, eyes: &Eyes, after: &World, breaches: &mut Breaches) {
-        let sets = (eyes.set(), eyes.before.world.sets.get(SET), after.sets.get(SET));
-        let (Some(seen), Some(before), Some(set)) = sets else { return };
-        let Some(own) = eyes.world().rollouts.get(ROLLOUT) else { return };
-        let is_older = eyes.is_older();
-        let live = self.clone();
-        if is_older {
-            let minds = eyes.mind();
-            self.passes.clone_from(&minds.passes);
-            (self.answers, self.is_refused, self.ill_since, self.check) =
-                (minds.answers, minds.is_refused, minds.ill_since, minds.check);
-        }
-        let old = self.clone();
-        let heard = heard(eyes, after);
-        self.hear(seen, &own.spec, heard, eyes.world());
-        let act =
-            Act { eyes, seen, before, after: set, spec: &own.spec, heard, now: after.now, opened: opened(before, set) };
-        breaches.extend(s4_release(&act));
-        if !act.opened.is_empty() {
-            let why = exemption(&act);
-            if why.is_none() {
-                breaches.extend(s1(&act, self));
-                breaches.extend(s2(&act, self));
-                breaches.extend(s4(&act));
-                breaches.extend(s7(&act, self));
-            }
-            if !matches!(why, Some(Exempt::SkipCheck | Exempt::Release)) {
-                breaches.extend(s8(&act, self));
-            }
-            self.approved.extend(act.opened.iter().map(|index| (set.template, *index)));
-        }
-        // Zero replicas: what comes starts on the template that is there (exception of S5).
-        if set.replicas == 0 && set.partition == Some(0) {
-            self.approved.extend((0..8).map(|index| (set.template, index)));
-        }
-        let has_written = after.tale.deeds().any(|deed| matches!(deed, Deed::Status(..)));
-        if let Some(now) = after.rollouts.get(ROLLOUT).filter(|_| has_written) {
-            let was = &eyes.before.world.rollouts[ROLLOUT].status;
-            breaches.extend(s6(&act, self, was, &now.status, after));
-            breaches.extend(s8_ends(&act, &now.status));
-            breaches.extend(s10(&act, was, &now.status));
-            self.remember(&act, was, &now.status);
-            self.older = Some(Arc::new(Self { older: None, ..live }));
-        } else if is_older {
-            self.keep_counts(&live);
-        } else {
-            // What is not written down was not heard.
-            self.keep_counts(&old);
-        }
-        if !act.opened.is_empty() {
-            self.begin_cycle();
-        }
-    }
-
-    fn keep_counts(&mut self, old: &Self) {
-        self.passes.clone_from(&old.passes);
-        (self.answers, self.is_refused, self.ill_since, self.check) =
-            (old.answers, old.is_refused, old.ill_since, old.check);
-    }
-
-    fn begin_cycle(&mut self) {
-        self.passes.clear();
-        (self.answers, self.is_refused, self.ill_since) = (0, false, None);
-    }
-
-    /// An answer, and what it is worth.
-    fn hear(&mut self, set: &Set, spec: &PhasedRolloutSpec, heard: Option<(i64, &'static str)>, world: &World) {
-        let check = digest(spec);
-        if self.check != check {
-            self.passes.clear();
-            self.check = check;
-        }
-        let Some((time, outcome)) = heard else { return };
-        // What was asked before the pods were all there says nothing about them.
-        let whole = set.pods.values().map(|pod| pod.since).max();
-        if !world.is_whole(set) || whole.is_some_and(|whole| time < whole) {
-            return;
-        }
-        self.ill_since = None;
-        match outcome {
-            "pass" => {
-                self.answers = more(self.answers);
-                self.passes.push(time);
-                if self.passes.len() > PASSES {
-                    self.passes.remove(0);
-                }
-            }
-            "fail" => {
-                (self.answers, self.is_refused) = (more(self.answers), true);
-                self.passes.clear();
-            }
-            _ => self.passes.clear(),
-        }
-    }
-
-    /// What a status says from now on.
-    fn remember(&mut self, act: &Act, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus) {
-        if let Some(failure) = is.failure.as_ref().filter(|_| was.failure.is_none()) {
-            let failed = template(Some(&failure.revision));
-            if failure.policy == OnFailure::Pause {
-                self.paused = Some(failed);
-            }
-        }
-        let has_begun = |status: &PhasedRolloutStatus| {
-            status.current.as_ref().is_some_and(|current| current.step == Step::Rollback)
-        };
-        if has_begun(is) && !has_begun(was) {
-            self.gone_back.insert(act.seen.template);
-        }
-        if is.phase == sts_plus_api::Phase::Paused && act.spec.paused {
-            self.passes.clear();
-            self.ill_since = None;
-        }
-        if is.completion_time.is_some() && was.completion_time.is_none() {
-            self.begin_cycle();
-        }
-    }
-
-    fn people(&mut self, deed: Deeds, before: &World, after: &World) {
-        let template_of = |world: &World| world.sets.get(SET).map(|set| (set.template, set.uid.clone()));
-        let (old, new) = (template_of(before), template_of(after));
-        if old != new {
-            self.approved.clear();
-            self.begin_cycle();
-            self.paused = None;
-        }
-        match deed {
-            Deeds::Retry if is_failed(before) => {
-                self.begin_cycle();
-                self.paused = None;
-                if let Some((template, _)) = new {
-                    self.gone_back.remove(&template);
-                }
-            }
-            Deeds::BreakGlass(_) | Deeds::Partition(_) => {
-                let Some((old, set)) = before.sets.get(SET).zip(after.sets.get(SET)) else { return };
-                if set.threshold() < old.threshold() && (matches!(deed, Deeds::BreakGlass(_)) || !after.policy) {
-                    let allowed = set.threshold()..set.replicas;
-                    self.approved.extend(allowed.map(|index| (set.template, index)));
-                    (self.paused, self.gone_back) = (None, BTreeSet::new());
-                }
-            }
-            Deeds::SkipCheck(true) | Deeds::Leave(_) | Deeds::Target(false) | Deeds::Scale(0) => {
-                (self.paused, self.gone_back) = (None, BTreeSet::new());
-            }
-            Deeds::Break(ordinal) | Deeds::Delete(ordinal) => drop(self.ours.remove(&ordinal)),
-            _ => {}
-        }
-    }
-
-    /// What is disturbed, ill, or back.
-    fn follow_pods(&mut self, before: &World, after: &World) {
-        let Some(set) = after.sets.get(SET) else { return };
-        if !after.is_whole(set) {
-            self.passes.clear();
-        }
-        let wanted = set.wanted();
-        let is_ill = |pod: &Pod| pod.revision == wanted && !pod.is_healthy();
-        let is_refused = set.refused.iter().any(|refused| !refused.message.contains("exceeded quota"));
-        if set.pods.values().any(is_ill) || is_refused {
-            self.ill_since.get_or_insert(after.now);
-        }
-        let old: BTreeMap<i32, Pod> = before.sets.get(SET).map(|set| set.pods.clone()).unwrap_or_default();
-        // What the controller does for a template that the operator has not seen yet, without the policies, is not our doing.
-        let is_written = |set: &Set| {
-            let written = set.annotations.get(names::WRITTEN_PARTITION).and_then(|written| written.rsplit_once('/'));
-            written.is_some_and(|(revision, _)| revision == set.wanted())
-        };
-        let is_known = after.policy || before.sets.get(SET).is_some_and(is_written);
-        for deed in after.tale.deeds() {
-            if let Deed::Deleted(who @ (Who::Native | Who::Operator), name) = deed {
-                if *who == Who::Native && !is_known {
-                    continue;
-                }
-                let ordinal = name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok()).unwrap_or(0);
-                if old.get(&ordinal).is_some_and(|pod| pod.is_available(set.min_ready, after.now)) {
-                    self.ours.insert(ordinal);
-                }
-            }
-        }
-        let is_there =
-            |ordinal: &i32| set.pods.get(ordinal).is_some_and(|pod| pod.is_available(set.min_ready, after.now));
-        let range: Vec<i32> = set.ordinals().collect();
-        self.ours.retain(|ordinal| range.contains(ordinal) && !is_there(ordinal));
-    }
-
     /// S3: at most one pod is unavailable because of us.
-    fn s3(&self) -> Option<String> {
+    pub fn s3(&self) -> Option<String> {
         (self.ours.len() > 1).then(|| format!("S3: {:?} are unavailable because of us", self.ours))
     }
 
     /// S5: with the policies on, no pod carries a revision at an index that was not approved for it.
-    fn s5(&self, before: &World, after: &World) -> Option<String> {
+    pub fn s5(&self, before: &World, after: &World) -> Option<String> {
         let (old, set) = (before.sets.get(SET)?, after.sets.get(SET)?);
         let is_held = set.annotations.contains_key(names::CLAIM) && !set.annotations.contains_key(names::HOLD_SWITCH);
         if !after.policy || !is_held {
@@ -328,25 +122,16 @@ impl Mind {
     }
 }
 
-fn more(answers: i32) -> i32 {
-    answers.saturating_add(1).min(TRIES)
-}
-
-fn is_failed(world: &World) -> bool {
-    let Some(own) = world.rollouts.get(ROLLOUT) else { return false };
-    own.status.failure.is_some() || !own.status.rejected_revisions.is_empty()
-}
-
 /// The exceptions that engine.md lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exempt {
+pub enum Exempt {
     SkipCheck,
     Release,
     Repair,
     NeverHealthy,
 }
 
-fn exemption(act: &Act) -> Option<Exempt> {
+pub fn exemption(act: &Act) -> Option<Exempt> {
     let own = act.eyes.world().rollouts.get(ROLLOUT)?;
     if own.deleting || act.spec.target_ref != SET {
         return Some(Exempt::Release);
@@ -360,41 +145,8 @@ fn exemption(act: &Act) -> Option<Exempt> {
     World::never_healthy(act.seen, &act.opened).then_some(Exempt::NeverHealthy)
 }
 
-/// Indexes that the operator opened and whose pods are not at the revision.
-fn opened(before: &Set, after: &Set) -> Vec<i32> {
-    let wanted = after.wanted();
-    let is_off = |index: &i32| before.pods.get(&(index + after.start)).is_none_or(|pod| pod.revision != wanted);
-    let falls = (after.threshold()..before.threshold().min(after.replicas)).filter(is_off);
-    if after.uid == before.uid { falls.collect() } else { Vec::new() }
-}
-
-/// The answer that was heard in a move, and when it was asked for.
-fn heard(eyes: &Eyes, after: &World) -> Option<(i64, &'static str)> {
-    let asked = after.tale.deeds().find_map(|deed| match deed {
-        Deed::Checked(_, outcome) => Some((after.now, *outcome)),
-        _ => None,
-    });
-    let kept = eyes.kept.and_then(|kept| kept.answer.as_ref());
-    asked.or_else(|| {
-        let answer = kept?;
-        let verdict = answer.records.first()?.verdict;
-        let outcome = match verdict {
-            sts_plus_api::Verdict::NoData => "pass",
-            sts_plus_api::Verdict::Data => "fail",
-            _ => "error",
-        };
-        Some((second(answer.time), outcome))
-    })
-}
-
-fn digest(spec: &PhasedRolloutSpec) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (spec.check.success_threshold, spec.check.on_failure).hash(&mut hasher);
-    hasher.finish()
-}
-
 /// S1: one more index, all above it are at the revision or approved, and the template is the one that the approval names.
-fn s1(act: &Act, mind: &Mind) -> Option<String> {
+pub fn s1(act: &Act, mind: &Mind) -> Option<String> {
     let (set, wanted) = (act.after, act.after.wanted());
     let breach = |why: String| Some(format!("S1: opened {:?} for {wanted}: {why}", act.opened));
     if act.opened.len() > 1 {
@@ -413,7 +165,7 @@ fn s1(act: &Act, mind: &Mind) -> Option<String> {
 
 /// S2: an approval needs all slots filled and available, all above at the revision, and fresh passes in a row, each asked after the delay,
 /// a period apart; and a person's word where pauseBefore asks for it.
-fn s2(act: &Act, mind: &Mind) -> Option<String> {
+pub fn s2(act: &Act, mind: &Mind) -> Option<String> {
     let (set, check) = (act.seen, &act.spec.check);
     let wanted = set.wanted();
     let breach = |why: String| Some(format!("S2: opened {:?} for {wanted}: {why}", act.opened));
@@ -451,14 +203,14 @@ fn s2(act: &Act, mind: &Mind) -> Option<String> {
 }
 
 /// S4: nothing is opened by an answer that is none, also where refusals are ignored.
-fn s4(act: &Act) -> Option<String> {
+pub fn s4(act: &Act) -> Option<String> {
     let (_, outcome) = act.heard?;
     let is_none = !matches!(outcome, "pass" | "fail");
     is_none.then(|| format!("S4: opened {:?} on the answer {outcome}", act.opened))
 }
 
 /// S4: the partition is removed only where that was asked for, or where nothing can roll.
-fn s4_release(act: &Act) -> Option<String> {
+pub fn s4_release(act: &Act) -> Option<String> {
     if act.after.partition.is_some() || act.before.partition.is_none() {
         return None;
     }
@@ -480,7 +232,13 @@ fn s4_release(act: &Act) -> Option<String> {
 }
 
 /// S6: a cycle fails only if an answer refused, or a pod was ill for as long as all tries take.
-fn s6(act: &Act, mind: &Mind, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus, after: &World) -> Option<String> {
+pub fn s6(
+    act: &Act,
+    mind: &Mind,
+    was: &PhasedRolloutStatus,
+    is: &PhasedRolloutStatus,
+    after: &World,
+) -> Option<String> {
     let is_ignored = |deed: &Deed| matches!(deed, Deed::Event(_, reason, _) if reason == "ChecksIgnored");
     let has_failed = (is.failure.is_some() && was.failure.is_none())
         || is.rejected_revisions.len() > was.rejected_revisions.len()
@@ -502,20 +260,20 @@ fn s6(act: &Act, mind: &Mind, was: &PhasedRolloutStatus, is: &PhasedRolloutStatu
 }
 
 /// S7: after Pause nothing opens without a person.
-fn s7(act: &Act, mind: &Mind) -> Option<String> {
+pub fn s7(act: &Act, mind: &Mind) -> Option<String> {
     let is_paused = mind.paused == Some(act.after.template) && act.eyes.mind().paused == mind.paused;
     is_paused.then(|| format!("S7: opened {:?} after Pause", act.opened))
 }
 
 /// S8: a revision that is taken back, or was, is not started again.
-fn s8(act: &Act, mind: &Mind) -> Option<String> {
+pub fn s8(act: &Act, mind: &Mind) -> Option<String> {
     let failed = act.after.template;
     let is_taken_back = mind.gone_back.contains(&failed) && act.eyes.mind().gone_back.contains(&failed);
     is_taken_back.then(|| format!("S8: opened {:?} for a revision that was taken back", act.opened))
 }
 
 /// S8: a rollback ends with every pod at the earlier revision.
-fn s8_ends(act: &Act, is: &PhasedRolloutStatus) -> Option<String> {
+pub fn s8_ends(act: &Act, is: &PhasedRolloutStatus) -> Option<String> {
     let wanted = act.seen.wanted();
     let stays = act.seen.pods.values().any(|pod| pod.revision == wanted);
     let is_over = is.phase == sts_plus_api::Phase::RolledBack && is.target_revision.as_ref() == Some(&wanted);
@@ -523,7 +281,7 @@ fn s8_ends(act: &Act, is: &PhasedRolloutStatus) -> Option<String> {
 }
 
 /// S10: Completed and `RolledOut` only when true.
-fn s10(act: &Act, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus) -> Option<String> {
+pub fn s10(act: &Act, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus) -> Option<String> {
     let is_true = |status: &PhasedRolloutStatus| {
         status.conditions.iter().any(|one| one.type_ == "RolledOut" && one.status == "True")
     };
@@ -538,15 +296,5 @@ fn s10(act: &Act, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus) -> Option
     let is_whole = act.eyes.world().is_whole(set);
     let has_flipped = set.status.current == Some(set.wanted()) && set.status.observed_generation == set.generation;
     let has_ended = !completes || has_flipped;
-    (!(all_there && is_whole && has_ended)).then(|| format!("S10: {} with {}", is.phase_word(), set.layout()))
-}
-
-trait Word {
-    fn phase_word(&self) -> String;
-}
-
-impl Word for PhasedRolloutStatus {
-    fn phase_word(&self) -> String {
-        format!("{:?}", self.phase)
-    }
+    (!(all_there && is_whole && has_ended)).then(|| format!("S10: {:?} with {}", is.phase, set.layout()))
 }

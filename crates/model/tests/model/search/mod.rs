@@ -8,6 +8,7 @@ mod laws;
 mod moves;
 mod stories;
 mod table;
+mod watch;
 mod worlds;
 
 use explore::Search;
