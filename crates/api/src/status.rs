@@ -128,14 +128,28 @@ impl PhasedRolloutStatus {
     }
 }
 
-/// 16 hexadecimal digits over a value: FNV-1a, 64 bits. The same in every release.
+/// 16 hexadecimal digits over a value as JSON: FNV-1a, 64 bits. The same in every release.
 #[must_use]
 pub fn fingerprint(value: &serde_json::Value) -> String {
-    let hash = value
-        .to_string()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("{hash:016x}")
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    // A value has text for keys, and the hash takes whatever is written.
+    let written = serde_json::to_writer(&mut hash, value);
+    debug_assert!(written.is_ok());
+    format!("{:016x}", hash.0)
+}
+
+/// What is written into it is hashed and forgotten.
+struct Fnv(u64);
+
+impl std::io::Write for Fnv {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The API server must not fill in a status: what is missing there has not been observed.

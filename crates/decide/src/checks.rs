@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use sts_plus_api::{Check, CheckProblem, CheckRecord, Current, ProblemReason, Reason, Verdict, fingerprint};
 
 use crate::{
-    ConfigProblem, Try,
+    observed::{ConfigProblem, Try},
     time::{after, later, seconds_of},
 };
 

@@ -2,7 +2,10 @@
 
 use sts_plus_api::{Reason, names};
 
-use crate::{SetView, Strategy, why::Why};
+use crate::{
+    observed::{SetView, Strategy},
+    why::Why,
+};
 
 /// True if a person has taken the set back.
 pub(crate) fn is_released(set: &SetView) -> bool {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use sts_plus_api::names;
 
 use crate::{
-    Action, NewPartition, SetView,
+    observed::SetView,
+    plan::{Action, NewPartition},
     slots::Slots,
     units::{Partition, PodIndex},
     why::Motion,

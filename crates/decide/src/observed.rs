@@ -1,10 +1,14 @@
 //! What was seen: the input of a decision. Views hold only what decisions need; the operator fills them from the API server.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use sts_plus_api::{CheckRecord, PhasedRolloutSpec, PhasedRolloutStatus, Reason, names};
+
+use crate::text::cut;
+
+/// How much of a retry token is kept.
+const RETRY_BYTES: usize = 64;
 
 /// Everything that one decision looks at, read at about the same time.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +50,16 @@ impl Keeper {
             Self::ExtendedStatefulSet => names::RETRY_VERSION,
         }
     }
+
+    /// Its value, as it is kept: its beginning and end if it is long. An annotation may have 256 KiB.
+    pub(crate) fn retry_given(self, annotations: &BTreeMap<String, String>) -> Option<String> {
+        let given = annotations.get(self.retry_annotation())?;
+        let end = given.ceil_char_boundary(given.len().saturating_sub(RETRY_BYTES / 2));
+        Some(match given.get(end..) {
+            Some(tail) if given.len() > RETRY_BYTES => cut(given, RETRY_BYTES / 2) + tail,
+            _ => given.clone(),
+        })
+    }
 }
 
 /// As it is written in `kind`.
@@ -58,8 +72,6 @@ impl fmt::Display for Keeper {
 /// The PhasedRollout as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolloutView {
-    /// The kind of the object that it is or stands for.
-    pub keeper: Keeper,
     /// Name.
     pub name: String,
     /// Namespace.
@@ -76,10 +88,6 @@ pub struct RolloutView {
     pub has_finalizer: bool,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// True: pods of the old revision that are broken are not waited for.
-    pub passes_broken: bool,
-    /// What keeps a pod from being rolled outside of the StatefulSet: pods of the same application that are away, a zone without nodes.
-    pub elsewhere: Option<String>,
     /// Spec, with the defaults of the schema.
     pub spec: PhasedRolloutSpec,
     /// Status as written last; default if there is none.

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    PodView, RefusedPod,
+    observed::{PodView, RefusedPod},
     time::{after, clock, later},
 };
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sts_plus_api::PhasedRolloutStatus;
 
 use crate::{
-    PodView, SetView,
+    observed::{PodView, SetView},
     pods::{available_at, broken_at, describe_pod, describe_refused, is_broken, is_lost, is_ready, lost_at},
     units::{Ordinal, Partition, PodIndex},
 };

@@ -2,6 +2,8 @@
 
 use sts_plus_api::names;
 
+use crate::observed::SetView;
+
 /// The number at the end of a pod's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(pub i32);
@@ -36,7 +38,7 @@ impl Partition {
 
     /// That of a StatefulSet. An absent one opens everything.
     #[must_use]
-    pub fn of(set: &crate::SetView) -> Self {
+    pub fn of(set: &SetView) -> Self {
         Self(set.partition.unwrap_or(0))
     }
 

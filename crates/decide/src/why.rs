@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use sts_plus_api::{Check, CheckRecord, Phase, Reason, Verdict, names};
 
 use crate::{
-    ConfigProblem, Keeper,
     checks::{Cycle, last_words},
+    observed::{ConfigProblem, Keeper},
     slots::Slots,
     text::plain,
     time::clock,

@@ -21,6 +21,8 @@ const KUBERNETES: &str = "STS_PLUS_E2E_KUBERNETES";
 const FEATURE_GATES: &str = "STS_PLUS_E2E_FEATURE_GATES";
 /// Names a built operator, so that none is built here.
 const OPERATOR: &str = "STS_PLUS_E2E_OPERATOR";
+/// A user with a token of its own and no rights: a scenario gives it what the owner of an application has in its namespace.
+pub const OWNER: &str = "olga";
 /// Namespace and name of the operator's service account, as installed.
 const ACCOUNT: (&str, &str) = ("sts-plus-system", "sts-plus");
 /// What is installed where `MutatingAdmissionPolicy` is not served.
@@ -97,6 +99,7 @@ pub fn minor() -> Minor {
 fn described() -> Builder {
     let builder = Cluster::builder()
         .kubernetes(minor())
+        .user(OWNER, &[])
         .arg(Component::ControllerManager, "--horizontal-pod-autoscaler-sync-period=1s");
     let gates = std::env::var(FEATURE_GATES).unwrap_or_default();
     gates.split(',').filter_map(|gate| gate.split_once('=')).fold(builder, |builder, (gate, on)| {

@@ -35,7 +35,7 @@ mod write;
 pub use asked::Asked;
 pub use canary::CANARY;
 pub use ground::{
-    Ground, Policies, SharedGround, eventually, is_refusing_left_out, minor, operator_binary, unlike_a_test,
+    Ground, OWNER, Policies, SharedGround, eventually, is_refusing_left_out, minor, operator_binary, unlike_a_test,
 };
 pub use operator::Operator;
 pub use scene::{PATIENCE, Scene, client_of, turn};

@@ -44,6 +44,8 @@ pub struct Scene {
     /// What happened.
     pub tape: Tape,
     operator: Option<Operator>,
+    /// The program of the next operator, if it is not the one that is tested.
+    program: Option<PathBuf>,
     /// More flags and variables for the operator.
     started_with: (&'static [&'static str], Vec<(&'static str, String)>),
     log: PathBuf,
@@ -80,7 +82,17 @@ impl Scene {
         made.expect("a namespace can be made");
         let tape = Tape::start(&client, &namespace, &ground.exporter).await;
         let log = ground.cluster.logs_dir().join(format!("operator-{namespace}.log"));
-        Self { ground, namespace, client, tape, operator: None, started_with: (&[], Vec::new()), log, _turn: turn }
+        Self {
+            ground,
+            namespace,
+            client,
+            tape,
+            operator: None,
+            program: None,
+            started_with: (&[], Vec::new()),
+            log,
+            _turn: turn,
+        }
     }
 
     /// A set `web` with that many Ready pods on `app:1`, claimed by `rollout` and at rest; the operator runs.
@@ -102,6 +114,11 @@ impl Scene {
         self.until("all pods are Ready", |world| world.all_on(image) && world.controller_has_seen()).await;
         self.create(rollout).await;
         self.start_operator();
+        self.until_at_rest().await;
+    }
+
+    /// Waits until the operator has claimed `web` and all is at rest.
+    pub async fn until_at_rest(&self) {
         self.until("at rest", |world| {
             let replicas = world.sets.get("web").and_then(|set| set.spec.as_ref()?.replicas);
             let phases = [Phase::Idle, Phase::Blocked, Phase::Paused];
@@ -132,12 +149,18 @@ impl Scene {
         self.started_with = (args, variables);
     }
 
+    /// The next operator is another program than the one that is tested, or that one again.
+    pub fn start_from(&mut self, program: Option<PathBuf>) {
+        self.program = program;
+    }
+
     /// Starts the operator.
     pub fn start_operator(&mut self) {
         assert!(self.operator.is_none(), "one operator at a time");
         let (args, variables) = &self.started_with;
         let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let (program, kubeconfig) = (self.ground.operator_program(), self.ground.operator_kubeconfig());
+        let program = self.program.as_deref().unwrap_or_else(|| self.ground.operator_program());
+        let kubeconfig = self.ground.operator_kubeconfig();
         self.operator = Some(Operator::start_in(program, kubeconfig, &self.namespace, &self.log, args, &variables));
     }
 

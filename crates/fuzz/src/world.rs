@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sts_plus_api::{CheckRecord, PhasedRolloutSpec, PhasedRolloutStatus, Verdict, names};
 use sts_plus_decide::{
-    Action, CheckRequest, HoldState, Keeper, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Strategy,
-    Target, Try, decide,
+    Action, CheckRequest, HoldState, NewPartition, Observed, Plan, PodView, RolloutView, SetView, Strategy, Target,
+    Try, decide,
 };
 
 use crate::draw::noon;
@@ -68,9 +68,6 @@ pub(crate) fn pod(ordinal: i32, revision: &str) -> PodView {
 /// A PhasedRollout of that set in mid-rollout.
 pub(crate) fn rollout(spec: PhasedRolloutSpec, status: PhasedRolloutStatus) -> RolloutView {
     RolloutView {
-        keeper: Keeper::PhasedRollout,
-        passes_broken: false,
-        elsewhere: None,
         name: "gate".into(),
         namespace: "default".into(),
         uid: "rollout".into(),

@@ -1,5 +1,7 @@
 //! Who acts when: everything that has something to do acts, then time goes on to the next moment at which something is due.
 
+use sts_plus_decide::Observed;
+
 use crate::{operator::Stop, world::World};
 
 /// Rounds in one moment after which it is clear that somebody never rests.
@@ -60,9 +62,11 @@ impl World {
         for set in sets {
             changed |= self.sync(&set);
         }
-        let due: Vec<String> = self.rollouts.keys().filter(|name| self.is_due(name)).cloned().collect();
-        for rollout in due {
-            changed |= self.operate(&rollout, Stop::Never) > 0;
+        let rollouts: Vec<String> = self.rollouts.keys().cloned().collect();
+        for rollout in rollouts {
+            if let Some(observed) = self.due(&rollout) {
+                changed |= self.operate_on(&rollout, observed, Stop::Never) > 0;
+            }
         }
         changed
     }
@@ -70,14 +74,18 @@ impl World {
     /// True if the operator of `rollout` has seen a change or its time has come.
     #[must_use]
     pub fn is_due(&self, rollout: &str) -> bool {
-        let Some(own) = self.rollouts.get(rollout) else { return false };
-        let timely = own.wake.is_some_and(|wake| wake <= self.now);
-        let mut seen = self.observe(rollout);
-        if let (Some(seen), Some(last)) = (&mut seen, &own.seen) {
-            // Its own status is no news.
-            seen.rollout.status = last.rollout.status.clone();
-        }
-        timely || seen.as_ref() != own.seen.as_deref()
+        self.due(rollout).is_some()
+    }
+
+    /// What the operator of `rollout` sees, if that has changed or its time has come.
+    fn due(&self, rollout: &str) -> Option<Observed> {
+        let own = self.rollouts.get(rollout)?;
+        let mut observed = self.observe(rollout)?;
+        // Its own status is no news.
+        let status = std::mem::take(&mut observed.rollout.status);
+        let is_news = own.seen.as_deref() != Some(&observed);
+        observed.rollout.status = status;
+        (is_news || own.wake.is_some_and(|wake| wake <= self.now)).then_some(observed)
     }
 
     /// The next moment at which anything is due.

@@ -1,10 +1,10 @@
 //! The operator: it observes, asks the shipped `decide`, and applies the plan with the guards of the real one (UID and generation
 //! of a set, UID of a pod). It can be stopped before any write, and it can look at an old picture.
 
-use sts_plus_api::{Reason, names};
+use sts_plus_api::{PhasedRolloutStatus, Reason, names};
 use sts_plus_decide::{
-    Action, ConfigProblem, EventTarget, HoldState, Keeper, NewPartition, Observed, Plan, PodView, Problem, Rival,
-    RolloutView, SetView, Target, Try, decide,
+    Action, ConfigProblem, EventTarget, HoldState, NewPartition, Observed, Plan, PodView, Problem, Rival, RolloutView,
+    SetView, Target, Try, decide,
 };
 
 use crate::{
@@ -64,9 +64,6 @@ impl World {
     #[allow(clippy::unused_self, reason = "reads as its siblings")]
     fn rollout_view(&self, own: &Rollout) -> RolloutView {
         RolloutView {
-            keeper: Keeper::PhasedRollout,
-            passes_broken: false,
-            elsewhere: None,
             name: own.name.clone(),
             namespace: "ns".into(),
             uid: format!("uid-{}", own.name),
@@ -141,14 +138,12 @@ impl World {
         }
         let wrote = self.counted(rollout, &observed, &plan, stop);
         let now = self.now;
-        let seen = self.observe(rollout);
         if let Some(own) = self.rollouts.get_mut(rollout) {
             let done = wrote.is_some();
             own.wake = if done { plan.wake.map(|wake| second(wake).max(now)) } else { Some(now + 1) };
-            if done && let Some(seen) = seen {
+            if done {
                 // The run saw the world before its own writes; those to other objects wake it again, its own status does not.
-                let status = seen.rollout.status;
-                observed.rollout.status = status;
+                observed.rollout.status = PhasedRolloutStatus::default();
                 observed.tried = None;
                 own.seen = Some(Box::new(observed));
             }

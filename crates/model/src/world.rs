@@ -187,7 +187,7 @@ pub struct Rollout {
     pub version: u64,
     /// When the operator decides again if nothing happens.
     pub wake: Option<i64>,
-    /// What it saw last; it decides again when that changes.
+    /// What it saw last, but for its status; it decides again when that changes.
     pub seen: Option<Box<Observed>>,
     /// True while the check configuration cannot be used.
     pub misconfigured: bool,

@@ -55,7 +55,23 @@ struct Inner {
     upstream: HttpClient,
     access: Access,
     answer: Option<(StatusCode, String)>,
+    flaky: Option<Flaky>,
     seen: Vec<SeenRequest>,
+}
+
+/// Of the requests about something, each so-and-so-many-th is not answered.
+#[derive(Debug)]
+struct Flaky {
+    part: String,
+    each: usize,
+    count: usize,
+}
+
+impl Flaky {
+    fn fails(&mut self, body: &str) -> bool {
+        self.count += usize::from(body.contains(&self.part));
+        body.contains(&self.part) && self.count.is_multiple_of(self.each)
+    }
 }
 
 /// The proxy. It ends when it is dropped.
@@ -75,6 +91,7 @@ impl AuthProxy {
             upstream: HttpClient::plain(upstream)?,
             access: Access::Open,
             answer: None,
+            flaky: None,
             seen: Vec::new(),
         }));
         let routes = Router::new().fallback(handle).with_state(Arc::clone(&inner));
@@ -99,9 +116,15 @@ impl AuthProxy {
         self.inner().answer = Some((status, body.to_owned()));
     }
 
-    /// Forwards again.
+    /// From now on each `each`-th request whose form contains `part`, as it comes, is answered with 503 instead of being forwarded.
+    pub fn fail_each(&self, each: usize, part: &str) {
+        self.inner().flaky = Some(Flaky { part: part.to_owned(), each, count: 0 });
+    }
+
+    /// Forwards again, and everything.
     pub fn forward(&self) {
-        self.inner().answer = None;
+        let mut inner = self.inner();
+        (inner.answer, inner.flaky) = (None, None);
     }
 
     /// What has arrived since the last [`AuthProxy::forget`].
@@ -153,8 +176,8 @@ async fn handle(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Res
         at: Timestamp::now(),
     };
     let (upstream, refusal) = {
-        let inner = lock(&inner);
-        (inner.upstream.clone(), refusal(&inner, seen.authorization.as_deref()))
+        let mut inner = lock(&inner);
+        (inner.upstream.clone(), refusal(&mut inner, &seen))
     };
     let response = if let Some(response) = refusal {
         response
@@ -168,9 +191,12 @@ async fn handle(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Res
     response
 }
 
-fn refusal(inner: &Inner, authorization: Option<&str>) -> Option<Response> {
+fn refusal(inner: &mut Inner, request: &SeenRequest) -> Option<Response> {
     if let Some((status, body)) = &inner.answer {
         return Some((*status, body.clone()).into_response());
+    }
+    if inner.flaky.as_mut().is_some_and(|flaky| flaky.fails(&request.body)) {
+        return Some(StatusCode::SERVICE_UNAVAILABLE.into_response());
     }
     let (wanted, scheme) = match &inner.access {
         Access::Open => return None,
@@ -180,7 +206,7 @@ fn refusal(inner: &Inner, authorization: Option<&str>) -> Option<Response> {
             (format!("Basic {pair}"), "Basic realm=\"prometheus\"")
         }
     };
-    if authorization == Some(wanted.as_str()) {
+    if request.authorization.as_deref() == Some(wanted.as_str()) {
         return None;
     }
     Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, scheme)], "Unauthorized\n").into_response())

@@ -91,9 +91,14 @@ async fn the_proxy_demands_credentials_and_remembers_what_it_was_asked() {
     assert!(ask(&pair).await.ends_with("ill"));
     proxy.forward();
     assert!(ask(&pair).await.starts_with("HTTP/1.1 200"));
+    // Each request is about nothing in particular.
+    proxy.fail_each(2, "");
+    for status in ["200", "503", "200", "503"] {
+        assert!(ask(&pair).await.starts_with(&format!("HTTP/1.1 {status}")));
+    }
 
     let seen: Vec<u16> = proxy.seen().iter().map(|request| request.status).collect();
-    assert_eq!(seen, [200, 401, 401, 200, 401, 200, 403, 500, 200]);
+    assert_eq!(seen, [200, 401, 401, 200, 401, 200, 403, 500, 200, 200, 503, 200, 503]);
     let last = proxy.seen().pop().unwrap();
     assert_eq!(last.authorization.as_deref(), Some(pair.as_str()));
     assert_eq!(last.user_agent.as_deref(), Some("somebody/1"));

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sts_plus_api::{PhasedRolloutStatus, Reason};
 
-use super::status;
 use crate::{
-    Action, CheckRequest, Event, EventTarget, NewPartition, Observed, Plan, SetView, Severity,
     conditions::is_ready_for,
     hold,
+    observed::{Observed, SetView},
+    phased_rollout::status,
+    plan::{Action, CheckRequest, Event, EventTarget, NewPartition, Plan, Severity},
     roll::{Memory, Move, Step},
     slots::Slots,
     why::{Motion, WaitsFor, Why},

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sts_plus_api::{DeletionPolicy, Reason, names};
 
-use super::draft::Draft;
 use crate::{
-    Action, EventTarget, NewPartition, Observed, Plan, SetView, Severity, Target,
     claim::{self, claimed_by},
     conditions::is_ready_for,
+    observed::{Observed, SetView, Target},
+    phased_rollout::draft::Draft,
+    plan::{Action, EventTarget, NewPartition, Plan, Severity},
     slots::Slots,
     units::Partition,
     why::Why,

@@ -4,22 +4,17 @@ mod draft;
 mod lifecycle;
 mod status;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use sts_plus_api::names;
 
 use crate::{
-    HoldState, Keeper, Observed, Plan, SetView,
     claim::claimed_by,
+    observed::{HoldState, Keeper, Observed, SetView},
+    plan::Plan,
     roll::{self, Next, Policy, Seen},
-    text::cut,
     why::Words,
 };
 use draft::Draft;
-
-/// How much of a retry token is kept.
-const RETRY_BYTES: usize = 64;
 
 /// Decides what comes next for one PhasedRollout.
 ///
@@ -67,33 +62,21 @@ fn roll<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
 fn policy<'a>(observed: &'a Observed, set: &SetView) -> Policy<'a> {
     let rollout = &observed.rollout;
     let spec = &rollout.spec;
-    let is_plain = rollout.keeper == Keeper::PhasedRollout;
     Policy {
-        words: Words { keeper: rollout.keeper, ..Words::PHASED_ROLLOUT },
+        words: Words::PHASED_ROLLOUT,
         namespace: &rollout.namespace,
         check: &spec.check,
         paused: spec.paused,
         pause_before: &spec.pause_before,
         progress_deadline: spec.progress_deadline_seconds,
         stuck_pods: spec.stuck_pods,
-        passes_broken: rollout.passes_broken,
-        elsewhere: rollout.elsewhere.as_deref(),
-        retry: retry_given(rollout.keeper, &rollout.annotations),
+        passes_broken: false,
+        elsewhere: None,
+        retry: Keeper::PhasedRollout.retry_given(&rollout.annotations),
         approve: rollout.annotations.get(names::APPROVE).map(String::as_str),
         config: &observed.config,
         refuses_templates: observed.hold == HoldState::Refusing,
-        writes_template: !is_plain,
+        writes_template: false,
         is_ours: claimed_by(set) == Some(&rollout.name) && !set.annotations.contains_key(names::HOLD_SWITCH),
-        is_edited: !rollout.status.is_sealed(),
     }
-}
-
-/// The value of the retry annotation, as it is kept: its beginning and end if it is long. An annotation may have 256 KiB.
-pub(crate) fn retry_given(keeper: Keeper, annotations: &BTreeMap<String, String>) -> Option<String> {
-    let given = annotations.get(keeper.retry_annotation())?;
-    let end = given.ceil_char_boundary(given.len().saturating_sub(RETRY_BYTES / 2));
-    Some(match given.get(end..) {
-        Some(tail) if given.len() > RETRY_BYTES => cut(given, RETRY_BYTES / 2) + tail,
-        _ => given.clone(),
-    })
 }

@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sts_plus_api::{CheckRecord, ConditionType, PhasedRolloutStatus, Reason};
 
 use crate::{
-    ConfigProblem, HoldState, Observed,
     conditions::{New, dated},
+    observed::{ConfigProblem, HoldState, Observed},
     roll::Memory,
     slots::Slots,
     text::cut,
@@ -213,7 +213,7 @@ impl Conditions<'_> {
         if *motion == Motion::Refused {
             return (false, *reason, message.clone());
         }
-        (true, Reason::Claimed, format!("StatefulSet {target} is claimed by this {}", self.observed.rollout.keeper))
+        (true, Reason::Claimed, format!("StatefulSet {target} is claimed by this PhasedRollout"))
     }
 
     fn checks_valid(&self) -> New {

@@ -4,13 +4,13 @@
 use jiff::SignedDuration;
 use sts_plus_api::{Reason, names};
 
-use super::{
-    memory::{Activity, Memory, good_from_pods},
-    round::Round,
-};
 use crate::{
-    PodView,
     hold::{self, Wish},
+    observed::PodView,
+    roll::{
+        memory::{Activity, Memory, good_from_pods},
+        round::Round,
+    },
     slots::Slots,
     time::later,
     units::{Partition, PodIndex},
@@ -53,7 +53,7 @@ pub(super) fn claim(round: &mut Round) -> Why {
     // What is known from before a set was recreated is worth more than its currentRevision, which is lost then (observed O38).
     let known = round.memory.good.take().filter(|known| !has_off || round.slots.carries(known));
     // What nobody can say any more is found out: also pods that are all at the revision are checked.
-    let is_unproven = round.policy.is_edited || known.as_ref().is_some_and(|known| known != wanted);
+    let is_unproven = round.before.is_edited || known.as_ref().is_some_and(|known| known != wanted);
     let good = known.unwrap_or_else(|| good_from_pods(&round.slots).to_owned());
     // A slot that nobody has filled comes back on the current revision: it is no pod at the wanted one.
     let is_rolled = !has_off && (round.slots.missing().is_none() || round.slots.has_flipped());
@@ -74,7 +74,7 @@ pub(super) fn claim(round: &mut Round) -> Why {
     }
     round.checks.clear();
     round.wake_now();
-    if round.policy.is_edited {
+    if round.before.is_edited {
         let what = "the status was edited by hand and is not believed; every pod is checked anew";
         round.warn(Reason::StatusEdited, what);
     }
@@ -90,7 +90,7 @@ pub(super) fn claim(round: &mut Round) -> Why {
     }
     let carried = round.slots.count_wanted();
     let message = format!("{taken}; {carried} of {} pods carry the pending revision {wanted}", round.slots.replicas());
-    if carried > 0 && !round.policy.is_edited {
+    if carried > 0 && !round.before.is_edited {
         round.warn(Reason::PodsSlipped, &format!("{message}; they are checked before anything else moves"));
     }
     announce(round);
@@ -281,7 +281,7 @@ pub(super) fn announce_interrupted_step(round: &mut Round) {
     let before = round.before;
     let (Some(opened), Some(partition)) = (hold::opened(&round.slots), before.partition) else { return };
     let wanted = round.slots.wanted;
-    if partition <= opened.0 || round.policy.is_edited || before.wanted.as_deref() != Some(wanted) {
+    if partition <= opened.0 || round.before.is_edited || before.wanted.as_deref() != Some(wanted) {
         return;
     }
     let is_repair =

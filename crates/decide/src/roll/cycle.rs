@@ -1,17 +1,18 @@
 //! The check cycle of a step: the pods are awaited, then asked about.
 
 use jiff::Timestamp;
+use sts_plus_api::{FailureReason, OnFailure};
 
-use super::{memory::Activity, round::Round};
 use crate::{
-    CheckRequest, Try,
     checks::{self, Cycle, Sight, Turn},
+    observed::Try,
+    plan::CheckRequest,
+    roll::{memory::Activity, round::Round},
     slots::Obstacle,
     time::clock,
     units::PodIndex,
     why::{Kind, WaitsFor, Why},
 };
-use sts_plus_api::{FailureReason, OnFailure};
 
 /// What a cycle has come to.
 pub(super) enum Judged {

@@ -1,8 +1,12 @@
 //! A set without pods. Nothing is rolled and nothing is checked there, and no hold reaches through it: Kubernetes makes the pending template
 //! the current one, and a scale-up starts all pods on it (native-statefulset B12.12).
 
-use super::{memory::Memory, round::Round};
-use crate::{hold::Wish, units::Partition, why::Why};
+use crate::{
+    hold::Wish,
+    roll::{memory::Memory, round::Round},
+    units::Partition,
+    why::Why,
+};
 
 /// Nothing but telling can be done.
 pub(super) fn no_pods(round: &mut Round) -> Why {

@@ -2,8 +2,8 @@
 
 use sts_plus_api::{Failure, FailureReason, OnFailure, Reason};
 
-use super::{memory::Activity, round::Round};
 use crate::{
+    roll::{memory::Activity, round::Round},
     units::PodIndex,
     why::{Kind, WaitsFor, Why},
 };

@@ -3,7 +3,12 @@
 use jiff::Timestamp;
 use sts_plus_api::{Current, Failure, FailureReason, OnFailure, Passed, PhasedRolloutStatus, Step};
 
-use crate::{PodView, SetView, checks::Cycle, slots::Slots, units::PodIndex};
+use crate::{
+    checks::Cycle,
+    observed::{PodView, SetView},
+    slots::Slots,
+    units::PodIndex,
+};
 
 const KEPT_REJECTIONS: usize = 10;
 const KEPT_PASSES: usize = 8;
@@ -39,6 +44,8 @@ pub(crate) struct Memory {
     pub(crate) updated: i32,
     /// A status was written before.
     pub(crate) is_known: bool,
+    /// It was edited by hand and is not believed.
+    pub(crate) is_edited: bool,
 }
 
 /// How far the rollout of the wanted revision is.
@@ -107,9 +114,10 @@ impl Memory {
             replicas: status.replicas,
             updated: status.updated_replicas,
             is_known: status.observed_generation.is_some(),
+            is_edited: !status.is_sealed(),
             ..Self::default()
         };
-        if !status.is_sealed() {
+        if kept.is_edited {
             let surplus = kept.rejected.len().saturating_sub(KEPT_REJECTIONS);
             return Self { rejected: kept.rejected.into_iter().skip(surplus).collect(), ..kept };
         }
@@ -298,12 +306,17 @@ fn activity(current: &Current) -> Activity {
     }
 }
 
-/// A build that had no record of its own for it marked the step as failed: that it failed is taken up, and the policy is that of the spec.
+/// A build that had no record of its own for it marked the step as failed, or was rolling back: that it failed is taken up, and where it had
+/// not begun to go back the policy is that of the spec.
 fn failure(status: &PhasedRolloutStatus) -> Option<Failure> {
     let marked = || {
-        status.current.as_ref().filter(|current| current.failed)?;
+        let policy = match status.current.as_ref()? {
+            current if current.step == Step::Rollback => OnFailure::Rollback,
+            current if current.failed => OnFailure::Hold,
+            _ => return None,
+        };
         let revision = status.target_revision.clone()?;
-        Some(Failure { revision, reason: FailureReason::ChecksFailed, policy: OnFailure::Hold })
+        Some(Failure { revision, reason: FailureReason::ChecksFailed, policy })
     };
     status.failure.clone().or_else(marked)
 }

@@ -16,8 +16,9 @@ use jiff::Timestamp;
 use sts_plus_api::{CheckRecord, Reason};
 
 use crate::{
-    CheckRequest, Event, PodView, SetView, Try,
     hold::{self, Circumstances, Wish},
+    observed::{PodView, SetView, Try},
+    plan::{CheckRequest, Event},
     slots::Slots,
     time::{later, seconds_of},
     units::{Partition, PodIndex},
@@ -25,9 +26,10 @@ use crate::{
 };
 use cycle::Judged;
 use failing::Outcome;
-pub(crate) use memory::Memory;
 use memory::Stage;
 use round::Round;
+
+pub(crate) use memory::Memory;
 pub(crate) use round::{Move, Policy};
 
 /// What comes next for a set.

@@ -5,11 +5,11 @@
 
 use sts_plus_api::{Reason, StuckPods};
 
-use super::{memory::Activity, round::Round};
 use crate::{
-    PodView,
     hold::Wish,
+    observed::PodView,
     pods::{describe_broken, is_ready, is_stuck},
+    roll::{memory::Activity, round::Round},
     slots::Slots,
     units::{Partition, PodIndex},
     why::Why,
@@ -312,9 +312,6 @@ pub(super) fn unstick(round: &mut Round) -> Option<Why> {
         return Some(delete_stuck(round, pod));
     }
     let (_, pod) = opened.iter().find(|(_, pod)| is_left_standing(slots, pod, &exempt))?;
-    if let Some(why) = kept_by_request(round, pod) {
-        return Some(why);
-    }
     round.delete(pod);
     let name = &pod.name;
     let note =

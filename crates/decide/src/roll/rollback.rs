@@ -4,10 +4,10 @@
 use jiff::Timestamp;
 use sts_plus_api::Reason;
 
-use super::{failing, memory::Activity, round::Round};
 use crate::{
-    PodView,
     hold::Wish,
+    observed::PodView,
+    roll::{failing, memory::Activity, round::Round},
     units::{Partition, PodIndex},
     why::Why,
 };

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sts_plus_api::{Check, CheckRecord, Reason, Step, StuckPods, names};
 
-use super::memory::{Activity, Memory};
 use crate::{
-    Action, CheckKey, CheckRequest, ConfigProblem, Event, EventTarget, PodView, Severity, Try,
     checks::{self, Cycle},
     hold::Wish,
+    observed::{CheckKey, ConfigProblem, PodView, Try},
+    plan::{Action, CheckRequest, Event, EventTarget, Severity},
+    roll::memory::{Activity, Memory},
     slots::{Obstacle, Slots},
     units::{Partition, PodIndex},
     why::{Kind, Words},
@@ -41,8 +42,6 @@ pub(crate) struct Policy<'a> {
     pub(crate) writes_template: bool,
     /// The set says that it is ours, and is not under skipCheck.
     pub(crate) is_ours: bool,
-    /// The status was edited by hand and is not believed.
-    pub(crate) is_edited: bool,
 }
 
 /// What moves besides the hold.

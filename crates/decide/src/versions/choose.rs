@@ -4,12 +4,16 @@ use std::cmp::Reverse;
 
 use sts_plus_api::{Reason, Upgrade, UpgradeStep, VersionPhase};
 
-use super::{
-    ChildView,
-    draft::{Draft, Motion, Stand},
-    world::World,
+use crate::{
+    observed::{Keeper, SetView},
+    pods::is_ready,
+    versions::{
+        draft::Draft,
+        observed::ChildView,
+        stand::{Motion, Stand},
+        world::World,
+    },
 };
-use crate::{Keeper, SetView, phased_rollout::retry_given, pods::is_ready};
 
 /// A StatefulSet whose name is longer makes no pods (native-statefulset B2).
 const NAME_CHARACTERS: usize = 52;
@@ -112,7 +116,7 @@ fn resume(draft: &mut Draft, world: &World, version: i32) -> i32 {
     if let Some(reason) = world.stale(version) {
         (upgrade.step, upgrade.failures, upgrade.reason) = (UpgradeStep::Stale, 1, reason.to_owned());
         // What was given before it was lost has been used up.
-        draft.status.retry = retry_given(Keeper::ExtendedStatefulSet, &draft.observed.owner.annotations);
+        draft.status.retry = Keeper::ExtendedStatefulSet.retry_given(&draft.observed.owner.annotations);
     }
     draft.status.upgrade = Some(upgrade);
     draft.status.update_version = Some(version);
@@ -188,5 +192,5 @@ fn begin(draft: &mut Draft, world: &World, from: Option<i32>) -> Stand {
         (VersionPhase::Progressing, format!("version {version} is installed"))
     };
     draft.normal(Reason::UpgradeStarted, &note);
-    Stand::new(Motion::Moving, phase, Reason::UpgradeStarted, note)
+    Stand::moving(phase, Reason::UpgradeStarted, note)
 }

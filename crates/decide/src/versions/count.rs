@@ -2,8 +2,10 @@
 
 use sts_plus_api::ZoneReplicas;
 
-use super::{ChildView, draft::Draft, keep, world::World};
-use crate::claim::is_released;
+use crate::{
+    claim::is_released,
+    versions::{draft::Draft, keep, observed::ChildView, world::World},
+};
 
 /// The version in charge gets the pods that are wanted, and no StatefulSet is made.
 pub(super) fn follow(draft: &mut Draft, world: &World) {

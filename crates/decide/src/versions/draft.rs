@@ -3,43 +3,15 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use sts_plus_api::{ExtendedStatefulSetStatus, Reason, VersionPhase};
+use sts_plus_api::{ExtendedStatefulSetStatus, Reason};
 
-use super::{VersionAction, VersionsObserved, VersionsPlan, report, scaling, world::World};
-use crate::{CheckRequest, Event, EventTarget, Severity};
-use crate::{conditions::is_ready_for, text::plain};
-
-const MESSAGE_BYTES: usize = 1000;
-
-/// Where an ExtendedStatefulSet stands.
-#[derive(Clone, Debug)]
-pub(super) struct Stand {
-    pub(super) motion: Motion,
-    pub(super) phase: VersionPhase,
-    pub(super) reason: Reason,
-    pub(super) message: String,
-}
-
-impl Stand {
-    pub(super) fn new(motion: Motion, phase: VersionPhase, reason: Reason, message: impl Into<String>) -> Self {
-        Self { motion, phase, reason, message: plain(&message.into(), MESSAGE_BYTES) }
-    }
-}
-
-/// Which way it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Motion {
-    /// Nothing is pending.
-    Rest,
-    /// It goes on by itself.
-    Moving,
-    /// It waits for something that comes by itself, or for a person who holds it.
-    Held,
-    /// A person is needed.
-    Stalled,
-    /// It cannot be used as it is written.
-    Refused,
-}
+use crate::{
+    plan::{CheckRequest, Event, EventTarget, Severity},
+    versions::{
+        observed::VersionsObserved,
+        plan::{VersionAction, VersionsPlan},
+    },
+};
 
 pub(super) struct Draft<'a> {
     pub(super) observed: &'a VersionsObserved,
@@ -58,12 +30,6 @@ impl<'a> Draft<'a> {
         Self { observed, now, status, actions: Vec::new(), untold: BTreeSet::new(), events: Vec::new(), wake: None }
     }
 
-    /// The pods of each zone.
-    pub(super) fn replicas(&self) -> Vec<(Option<String>, i32)> {
-        let spec = &self.observed.owner.spec;
-        scaling::wanted(spec).map(|wanted| scaling::spread(spec, wanted.replicas)).unwrap_or_default()
-    }
-
     pub(super) fn act(&mut self, action: VersionAction) {
         self.actions.push(action);
     }
@@ -78,6 +44,11 @@ impl<'a> Draft<'a> {
 
     pub(super) fn tell(&mut self, severity: Severity, reason: Reason, note: &str) {
         self.events.push(Event::new(EventTarget::Rollout, severity, reason, note));
+    }
+
+    /// True if an event tells this.
+    pub(super) fn has_told(&self, reason: Reason) -> bool {
+        self.events.iter().any(|event| event.reason == reason)
     }
 
     pub(super) fn wake_at(&mut self, time: Timestamp) {
@@ -100,23 +71,7 @@ impl<'a> Draft<'a> {
         self.into_plan(Some(request))
     }
 
-    pub(super) fn finish(mut self, world: &World, stand: &Stand) -> VersionsPlan {
-        let was_told = is_ready_for(&self.observed.owner.status.conditions, stand.reason)
-            || self.events.iter().any(|event| event.reason == stand.reason);
-        if matches!(stand.motion, Motion::Held | Motion::Stalled | Motion::Refused) && !was_told {
-            self.warn(stand.reason, &stand.message);
-        }
-        report::write(&mut self, world, Some(stand));
-        self.into_plan(None)
-    }
-
-    /// Where it stands is as it was.
-    pub(super) fn finish_as_before(mut self, world: &World) -> VersionsPlan {
-        report::write(&mut self, world, None);
-        self.into_plan(None)
-    }
-
-    fn into_plan(self, check: Option<CheckRequest>) -> VersionsPlan {
+    pub(super) fn into_plan(self, check: Option<CheckRequest>) -> VersionsPlan {
         VersionsPlan { check, actions: self.actions, status: self.status, events: self.events, wake: self.wake }
     }
 }

@@ -1,14 +1,18 @@
-//! The version that is in charge keeps all its pods, and its StatefulSets what was written to them; Services follow it.
+//! The version that is in charge keeps all its pods, and its StatefulSets what was written to them.
 
 use sts_plus_api::{Reason, names};
 
-use super::{
-    ChildView, ServiceView, VersionAction,
-    draft::Draft,
-    templates,
-    world::{World, why_missing},
+use crate::{
+    hold,
+    observed::SetView,
+    versions::{
+        draft::Draft,
+        observed::ChildView,
+        plan::VersionAction,
+        templates,
+        world::{World, why_missing},
+    },
 };
-use crate::{SetView, hold};
 
 /// Its StatefulSets are there, as they were written, with as many pods as are wanted.
 pub(super) fn replicas(draft: &mut Draft, world: &World, version: i32) {
@@ -178,66 +182,4 @@ fn has_drifted(draft: &Draft, child: &ChildView) -> bool {
 fn noted<'d>(draft: &'d Draft, child: &'d ChildView) -> impl Iterator<Item = i64> + 'd {
     let sets = draft.observed.owner.status.sets_named(&child.name);
     sets.map(|set| set.generation).filter(|generation| *generation != 0)
-}
-
-/// The active Service selects the version in charge, the preview Service the newest one.
-pub(super) fn services(draft: &mut Draft, world: &World, current: i32, target: i32) {
-    let newest = if world.children(target).is_empty() { current } else { target };
-    let observed = draft.observed;
-    follow(draft, world, observed.active.as_ref(), current);
-    if !is_one_service(draft) {
-        follow(draft, world, observed.preview.as_ref(), newest);
-    }
-}
-
-/// One Service cannot follow two versions: the active one counts.
-fn is_one_service(draft: &Draft) -> bool {
-    let strategy = &draft.observed.owner.spec.update_strategy;
-    strategy.active_service.is_some() && strategy.active_service == strategy.preview_service
-}
-
-fn follow(draft: &mut Draft, world: &World, service: Option<&ServiceView>, version: i32) {
-    let Some(service) = service.filter(|service| service.exists && !service.is_foreign) else { return };
-    if !draft.observed.owner.status.services.contains(&service.name) {
-        // Noted before it is written: a Service whose selector is ours is never lost, whatever happens in between.
-        if !draft.status.services.contains(&service.name) {
-            draft.status.services.push(service.name.clone());
-        }
-        draft.wake_now();
-        return;
-    }
-    if service.version.as_deref() == Some(version.to_string().as_str()) || world.children(version).is_empty() {
-        return;
-    }
-    draft.act(VersionAction::Select { service: service.name.clone(), before: service.version.clone(), version });
-    draft.wake_now();
-}
-
-/// A Service that is to be noted before it is written.
-pub(super) fn coming_service<'a>(draft: &'a Draft) -> Option<&'a str> {
-    let services = [&draft.observed.active, &draft.observed.preview].into_iter().flatten();
-    let noted = &draft.observed.owner.status.services;
-    services.map(|service| service.name.as_str()).find(|name| !noted.iter().any(|noted| noted == name))
-}
-
-/// What keeps a Service from following a version.
-pub(super) fn unusable_service(draft: &Draft) -> Option<String> {
-    let services = [("activeService", &draft.observed.active), ("previewService", &draft.observed.preview)];
-    if is_one_service(draft) {
-        return Some("spec.updateStrategy.activeService and previewService name the same Service: name two".to_owned());
-    }
-    services.into_iter().find_map(|(field, service)| {
-        let service = service.as_ref()?;
-        let name = &service.name;
-        match service {
-            ServiceView { exists: false, .. } => {
-                Some(format!("spec.updateStrategy.{field}: Service {name} does not exist; make it or correct the name"))
-            }
-            ServiceView { is_foreign: true, .. } => Some(format!(
-                "spec.updateStrategy.{field}: Service {name} selects a version that somebody else wrote; remove {} from its selector",
-                names::VERSION
-            )),
-            _ => None,
-        }
-    })
 }

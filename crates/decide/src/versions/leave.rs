@@ -1,9 +1,14 @@
-//! The ends of things: of a Service that no field names any more, and of the ExtendedStatefulSet itself. The finalizer is there from the
-//! start and always: without it the garbage collector would take all pods along with the definition before anybody is asked.
+//! The beginning and the end of an ExtendedStatefulSet. The finalizer is there from the start and always: without it the garbage collector
+//! would take all pods along with the definition before anybody is asked.
 
 use sts_plus_api::Reason;
 
-use super::{ServiceView, VersionAction, VersionsPlan, draft::Draft, world::World};
+use crate::versions::{
+    draft::Draft,
+    plan::{VersionAction, VersionsPlan},
+    services::is_ours,
+    world::World,
+};
 
 /// The finalizer comes first: nothing is made before it is sure that it can be let go again.
 pub(super) fn guard(mut draft: Draft) -> VersionsPlan {
@@ -22,21 +27,6 @@ pub(super) fn adopt(mut draft: Draft) -> VersionsPlan {
     }
     draft.wake_now();
     draft.unchanged()
-}
-
-/// Services that no field names any more are let go, whatever else there is to be said.
-pub(super) fn former_services(draft: &mut Draft) {
-    let observed = draft.observed;
-    let noted = &observed.owner.status.services;
-    for service in observed.former.iter().filter(|service| noted.contains(&service.name)) {
-        if is_ours(service) {
-            let note = format!("Service {} is not named any more: no version stays in its selector", service.name);
-            draft.normal(Reason::ServiceReleased, &note);
-            draft.act(VersionAction::Free { service: service.name.clone() });
-        }
-        // One that is gone or somebody else's is no business of ours.
-        draft.status.services.retain(|name| *name != service.name);
-    }
 }
 
 /// It is being deleted: its Services are let go, its StatefulSets as well if they are to stay, and then the object itself.
@@ -63,8 +53,4 @@ pub(super) fn go(mut draft: Draft, world: &World) -> VersionsPlan {
     }
     draft.act(VersionAction::RemoveFinalizer);
     draft.unchanged()
-}
-
-fn is_ours(service: &ServiceView) -> bool {
-    service.exists && service.is_ours
 }

@@ -1,19 +1,16 @@
-//! The versions of an ExtendedStatefulSet, side by side: a chain of rooms, each of which either knows what comes next or hands over.
+//! The versions of an ExtendedStatefulSet.
 //!
-//! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted, `keep` looks after the version that is in
-//! charge, `count` after the number of its pods while the template is refused, `in_place` rolls one StatefulSet to the next version, `empty`
-//! does without pods there, `failed` knows what was rejected, `tidy` removes what is not needed any more, `leave` lets go, `upgrade` brings a
-//! new version into charge with `cycle`, its checks, `report` tells people where it stands, and `told` what was done.
+//! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted. Then [`side_by_side`] brings a new version into
+//! charge beside the one that is, or [`in_place`] has the rollout engine move the pods of one StatefulSet. Both use `keep`, which looks after
+//! StatefulSets, `services`, `templates`, `tidy`, which removes what is not needed any more, and `upgrade`. `count` looks after the number of
+//! pods while the template is refused, `leave` lets go, `report` tells people where it stands, and `told` what was done.
 //!
 //! What runs is never removed for something that does not run yet: a lower version goes only after a higher one was promoted with all
 //! its pods available.
 
 mod choose;
 mod count;
-mod cycle;
 mod draft;
-mod empty;
-mod failed;
 mod in_place;
 mod keep;
 mod leave;
@@ -21,6 +18,9 @@ mod observed;
 mod plan;
 mod report;
 pub mod scaling;
+mod services;
+mod side_by_side;
+mod stand;
 mod templates;
 mod tidy;
 mod told;
@@ -30,12 +30,13 @@ mod world;
 use jiff::Timestamp;
 use sts_plus_api::{Reason, VersionPhase, VersionStrategyType};
 
-use crate::CheckRequest;
-use draft::{Draft, Motion, Stand};
+use draft::Draft;
+use stand::{Motion, Stand, Step};
+use world::World;
+
 pub use in_place::claim;
 pub use observed::{ChildView, OrphanView, OwnerView, ServiceView, TemplateView, VersionsObserved};
 pub use plan::{VersionAction, VersionsPlan};
-use world::World;
 pub use world::child_name;
 
 /// Decides what comes next for one ExtendedStatefulSet.
@@ -45,7 +46,7 @@ pub use world::child_name;
 #[must_use]
 pub fn decide_versions(observed: &VersionsObserved, now: Timestamp) -> VersionsPlan {
     let mut draft = Draft::new(observed, now);
-    let world = World::new(observed, draft.replicas(), now);
+    let world = World::new(observed, scaling::zones(&observed.owner.spec), now);
     if observed.owner.deleting {
         return leave::go(draft, &world);
     }
@@ -56,22 +57,14 @@ pub fn decide_versions(observed: &VersionsObserved, now: Timestamp) -> VersionsP
         return leave::adopt(draft);
     }
     match steer(&mut draft, &world) {
-        Step::Stand(stand) => draft.finish(&world, &stand),
+        Step::Stand(stand) => report::finish(draft, &world, &stand),
         Step::Ask(request) => draft.ask(request),
-        Step::Unchanged => draft.finish_as_before(&world),
+        Step::Unchanged => report::finish_as_before(draft, &world),
     }
 }
 
-/// Where it stands, or a try that is due.
-enum Step {
-    Stand(Stand),
-    Ask(CheckRequest),
-    /// Nothing is known that is not said already.
-    Unchanged,
-}
-
 fn steer(draft: &mut Draft, world: &World) -> Step {
-    leave::former_services(draft);
+    services::release_former(draft);
     if world.is_in_place {
         // Not every round looks at every StatefulSet, and what a hand has written there must not pass for ours by that.
         draft.observed.children.iter().for_each(|child| keep::leave(draft, child));
@@ -95,37 +88,7 @@ fn steer(draft: &mut Draft, world: &World) -> Step {
     if world.is_in_place {
         return in_place::advance(draft, world, current, target);
     }
-    templates::tend(draft, world, current, target);
-    keep::replicas(draft, world, current);
-    keep::services(draft, world, current, target);
-    if draft.observed.owner.spec.paused {
-        upgrade::stop_clock(draft);
-        return Step::Stand(paused(draft, world, current));
-    }
-    if let Some(stand) = tidy::others(draft, world, current, target) {
-        return Step::Stand(stand);
-    }
-    if target == current {
-        draft.status.upgrade = None;
-        let dropped = tidy::dropped_zones(draft, world, current);
-        return Step::Stand(dropped.unwrap_or_else(|| report::rest(world, current)));
-    }
-    upgrade::advance(draft, world, current, target)
-}
-
-fn paused(draft: &Draft, world: &World, current: i32) -> Stand {
-    let pods = |version: i32| world.children(version).iter().flat_map(|child| world.pods_at(child, version)).count();
-    let others = world.versions().filter(|version| *version != current && pods(*version) > 0);
-    let others: Vec<_> = others.map(|version| format!("; version {version} has pods too: {}", pods(version))).collect();
-    let others = others.concat();
-    let pending = if world.hash_of(current).is_some_and(|hash| *hash != draft.observed.template.hash) {
-        "; spec.template asks for another version"
-    } else {
-        ""
-    };
-    let message =
-        format!("spec.paused is true: version {current} stays as it is, and no step is made{others}{pending}");
-    Stand::new(Motion::Held, VersionPhase::Paused, Reason::Paused, message)
+    side_by_side::advance(draft, world, current, target)
 }
 
 /// Why nothing can be done with it as it is written. What runs is not touched.

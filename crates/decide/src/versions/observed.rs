@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sts_plus_api::{ExtendedStatefulSetSpec, ExtendedStatefulSetStatus};
 
-use crate::{ConfigProblem, PodView, RefusedPod, SetView, Try};
+use crate::observed::{ConfigProblem, PodView, RefusedPod, SetView, Try};
 
 /// Everything that one decision looks at, read at about the same time.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use sts_plus_api::ExtendedStatefulSetStatus;
 
-use crate::{Action, CheckRequest, Event};
+use crate::plan::{Action, CheckRequest, Event};
 
 /// The outcome of a decision. As the plan of a rollout: a try that is due comes alone; the actions are carried out in their order,
 /// then the events are recorded, then the status is written.

@@ -4,13 +4,20 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sts_plus_api::{Reason, Rewritten, VersionCondition, VersionDetail, VersionPhase, VersionSet, ZoneReplicas};
 
-use super::{
-    ChildView, TemplateView,
-    draft::{Draft, Motion, Stand},
-    keep, scaling, told,
-    world::World,
+use crate::{
+    conditions::{dated, is_ready_for},
+    pods::is_ready,
+    versions::{
+        draft::Draft,
+        keep,
+        observed::{ChildView, TemplateView},
+        plan::VersionsPlan,
+        scaling, services,
+        stand::{Motion, Stand},
+        told,
+        world::World,
+    },
 };
-use crate::{conditions::dated, pods::is_ready};
 
 /// One version, wanted and in charge.
 pub(super) fn rest(world: &World, current: i32) -> Stand {
@@ -22,7 +29,7 @@ pub(super) fn rest(world: &World, current: i32) -> Stand {
         if world.children(current).iter().any(|child| child.in_the_way.is_some()) {
             return Stand::new(Motion::Held, VersionPhase::Held, Reason::BlockedByPod, words(&obstacle));
         }
-        let stand = Stand::new(Motion::Moving, VersionPhase::Progressing, Reason::Progressing, words(&obstacle));
+        let stand = Stand::moving(VersionPhase::Progressing, Reason::Progressing, words(&obstacle));
         return in_time(world, current, stand);
     }
     let wanted = world.wanted();
@@ -72,12 +79,28 @@ pub(super) fn waiting(
 ) -> Stand {
     match world.overdue(current) {
         Some(pod) => late(phase, words(&pod)),
-        None => Stand::new(Motion::Moving, phase, reason, words(obstacle)),
+        None => Stand::moving(phase, reason, words(obstacle)),
     }
 }
 
+/// The plan, with where it stands.
+pub(super) fn finish(mut draft: Draft, world: &World, stand: &Stand) -> VersionsPlan {
+    let was_told = is_ready_for(&draft.observed.owner.status.conditions, stand.reason) || draft.has_told(stand.reason);
+    if matches!(stand.motion, Motion::Held | Motion::Stalled | Motion::Refused) && !was_told {
+        draft.warn(stand.reason, &stand.message);
+    }
+    write(&mut draft, world, Some(stand));
+    draft.into_plan(None)
+}
+
+/// Where it stands is as it was.
+pub(super) fn finish_as_before(mut draft: Draft, world: &World) -> VersionsPlan {
+    write(&mut draft, world, None);
+    draft.into_plan(None)
+}
+
 /// Without a stand it stands where it stood.
-pub(super) fn write(draft: &mut Draft, world: &World, stand: Option<&Stand>) {
+fn write(draft: &mut Draft, world: &World, stand: Option<&Stand>) {
     if let Some(change) = world.next_change() {
         draft.wake_at(change);
     }
@@ -187,7 +210,7 @@ fn condition(draft: &Draft, stand: &Stand, kind: VersionCondition) -> Option<(bo
             if strategy.active_service.is_none() && strategy.preview_service.is_none() {
                 return None;
             }
-            Some(match (keep::unusable_service(draft), keep::coming_service(draft)) {
+            Some(match (services::unusable(draft), services::coming(draft)) {
                 (Some(problem), _) => (false, Reason::ServiceUnusable, problem),
                 (None, Some(name)) => {
                     (false, Reason::Progressing, format!("Service {name} does not select a version yet"))
@@ -279,4 +302,20 @@ fn scaling_limited(draft: &Draft) -> (bool, Reason, String) {
         Ok(_) => (false, Reason::WithinLimits, "the number of replicas is used as it is written".to_owned()),
         Err(_) => (true, Reason::OutsideLimits, "the number of replicas is not allowed by spec.scaling".to_owned()),
     }
+}
+
+/// A person has stopped it.
+pub(super) fn paused(draft: &Draft, world: &World, current: i32) -> Stand {
+    let pods = |version: i32| world.children(version).iter().flat_map(|child| world.pods_at(child, version)).count();
+    let others = world.versions().filter(|version| *version != current && pods(*version) > 0);
+    let others: Vec<_> = others.map(|version| format!("; version {version} has pods too: {}", pods(version))).collect();
+    let others = others.concat();
+    let pending = if world.hash_of(current).is_some_and(|hash| *hash != draft.observed.template.hash) {
+        "; spec.template asks for another version"
+    } else {
+        ""
+    };
+    let message =
+        format!("spec.paused is true: version {current} stays as it is, and no step is made{others}{pending}");
+    Stand::new(Motion::Held, VersionPhase::Paused, Reason::Paused, message)
 }

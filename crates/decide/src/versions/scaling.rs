@@ -56,6 +56,11 @@ pub(super) struct Wanted {
     pub(super) written: Option<i32>,
 }
 
+/// The pods that are wanted in each zone; none if no number is allowed.
+pub(super) fn zones(spec: &ExtendedStatefulSetSpec) -> Vec<(Option<String>, i32)> {
+    wanted(spec).map(|wanted| spread(spec, wanted.replicas)).unwrap_or_default()
+}
+
 /// The zones in their order, each with its pods. One without a name if there are no zones.
 pub(super) fn spread(spec: &ExtendedStatefulSetSpec, replicas: i32) -> Vec<(Option<String>, i32)> {
     let zones = spec.all_zones();

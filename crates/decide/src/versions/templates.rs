@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{VersionAction, draft::Draft, world::World};
+use crate::versions::{draft::Draft, plan::VersionAction, world::World};
 
 /// What a version is made from is kept before anything of it is made, and goes with it.
 pub(super) fn tend(draft: &mut Draft, world: &World, current: i32, target: i32) {

@@ -3,7 +3,7 @@
 
 use sts_plus_api::{Reason, VersionCondition, VersionSet};
 
-use super::{VersionAction, draft::Draft, world::World};
+use crate::versions::{draft::Draft, plan::VersionAction, world::World};
 
 /// Between the Services in a message.
 const AND: &str = "; ";

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use sts_plus_api::VersionStrategyType;
 
-use super::{ChildView, OwnerView, VersionsObserved};
-use crate::PodView;
 use crate::{
+    observed::PodView,
     pods::{available_at, describe_pod, describe_refused, is_lost, is_ready, lost_at, unready_since},
     time::after,
+    versions::observed::{ChildView, OwnerView, VersionsObserved},
 };
 
 /// The name of the StatefulSet of a version: `<name>-v<N>`, with zones `<name>-<zone>-v<N>`; in place without the version.

@@ -9,6 +9,7 @@
     reason = "tests: a surprise must be loud"
 )]
 
+mod imports;
 mod in_place;
 mod owner;
 mod rollout;

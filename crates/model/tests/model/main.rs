@@ -8,6 +8,10 @@
     reason = "tests: a surprise must be loud"
 )]
 
+/// Half of the time of a search is spent in the allocator of the system.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod crashes;
 mod deletion;
 mod doubt;

@@ -1,8 +1,7 @@
 //! Scaling in every phase (§4.7), and sets without pods.
 
 use sts_plus_api::{OnFailure, Phase, names};
-use sts_plus_decide::{Keeper, decide};
-use sts_plus_model::world::{ROLLOUT, SET, stamp};
+use sts_plus_model::world::{ROLLOUT, SET};
 use sts_plus_model::{Deed, Metric, Release, Stop, World};
 
 use crate::story::*;
@@ -164,17 +163,6 @@ fn without_pods_it_is_told_that_a_scale_up_starts_what_was_rejected() {
         assert_eq!(set(&world).layout(), "0:1 1:1 2:1");
         at_rest_on(&mut world, 1);
     });
-}
-
-/// The same engine rolls in place, where the operator writes the template itself.
-#[test]
-fn in_place_a_set_without_pods_is_no_danger() {
-    let world = rejected_and_scaled_to_zero(world(Release { metric: Metric::FailAt(1), ..GOOD }));
-    let mut observed = world.observe(ROLLOUT).unwrap();
-    observed.rollout.keeper = Keeper::ExtendedStatefulSet;
-    let plan = decide(&observed, stamp(world.now));
-    assert_eq!(plan.events, []);
-    assert!(plan.status.message.contains("has no replicas; nothing was rolled"), "{}", plan.status.message);
 }
 
 /// What was not rejected and has not passed is told as that; what comes after it as well.

@@ -1,6 +1,8 @@
 //! What the operator reads of each object: projections that hold only what decisions need, and their conversion into the types
 //! of `decide`. Pure. A field of a kind that is not known here can never break a watch.
 
+#[cfg(test)]
+mod older;
 mod owner;
 mod pod;
 mod refusal;

@@ -2,16 +2,13 @@
 
 use jiff::Timestamp;
 use sts_plus_api::{PhasedRollout, names};
-use sts_plus_decide::{Keeper, RolloutView};
+use sts_plus_decide::RolloutView;
 
 /// What a decision looks at.
 #[must_use]
 pub fn rollout_view(rollout: &PhasedRollout) -> RolloutView {
     let meta = &rollout.metadata;
     RolloutView {
-        keeper: Keeper::PhasedRollout,
-        passes_broken: false,
-        elsewhere: None,
         name: meta.name.clone().unwrap_or_default(),
         namespace: meta.namespace.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),

@@ -74,6 +74,11 @@ fn a_rejected_version_stays_rejected_while_there_are_no_pods() {
     world.settle();
     assert_eq!((world.status.phase, world.status.current_version), (VersionPhase::Failed, Some(1)), "{world:?}");
     assert!(world.status.message.contains("version 1 starts"), "{}", world.status.message);
+    assert_eq!(
+        world.heard(Reason::NoPods),
+        0,
+        "the template of the version in charge is written, so nothing is in danger"
+    );
     assert!(world.round() && !world.turn(), "it writes at rest: {world:?}");
     // The next template is promoted as one that comes to no pods.
     world.owner.template("h3");

@@ -13,8 +13,8 @@ use sts_plus_api::{
     PhasedRolloutSpec, PhasedRolloutStatus, ProblemReason, Query, Reason, Step, StuckPods, Verdict, names,
 };
 use sts_plus_decide::{
-    CheckKey, ConfigProblem, HoldState, Keeper, Observed, PodView, Problem, Rival, RolloutView, SetView,
-    Strategy as Rolling, Target, Try,
+    CheckKey, ConfigProblem, HoldState, Observed, PodView, Problem, Rival, RolloutView, SetView, Strategy as Rolling,
+    Target, Try,
 };
 
 pub const NOW: i64 = 1_750_000_000;
@@ -275,9 +275,6 @@ prop_compose! {
     fn rollout()(spec in spec(), status in status(), annotations in annotations(), created in time(),
         deleting in prop::bool::weighted(0.1), has_finalizer in prop::bool::weighted(0.9)) -> RolloutView {
         RolloutView {
-            keeper: Keeper::PhasedRollout,
-            passes_broken: false,
-            elsewhere: None,
             name: "gate".into(),
             namespace: "ns".into(),
             uid: "gate-uid".into(),

@@ -45,10 +45,10 @@ async fn gate_that_fails_after(tries: i32) -> Value {
 }
 
 /// A pod that is Ready and still recovering, by its metric: asked about the pod of the cycle.
-const RECOVERING: &str = r#"app_recovering{namespace="${namespace}",pod="${pod}"}"#;
+pub const RECOVERING: &str = r#"app_recovering{namespace="${namespace}",pod="${pod}"}"#;
 
 /// The checks with [`RECOVERING`] of this pod fail from now on, or no longer; returns when Prometheus knows.
-async fn recovers(scene: &Scene, pod: &str, does: bool) {
+pub async fn recovers(scene: &Scene, pod: &str, does: bool) {
     let labels = [("namespace", scene.namespace.as_str()), ("pod", pod)];
     if does {
         scene.ground.exporter.set("app_recovering", &labels, 1.0);
@@ -60,7 +60,7 @@ async fn recovers(scene: &Scene, pod: &str, does: bool) {
 }
 
 /// A set of `replicas` pods with this pod management policy.
-fn set(replicas: i32, policy: &str) -> Value {
+pub fn set(replicas: i32, policy: &str) -> Value {
     objects::with(objects::set(replicas), "/spec/podManagementPolicy", policy)
 }
 

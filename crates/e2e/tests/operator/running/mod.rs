@@ -1,6 +1,7 @@
 //! Running the operator: which of several works, with which rights, and what it says of itself.
 
 mod leader;
+mod older;
 mod rbac;
 mod thousand;
 mod web;

@@ -1,9 +1,8 @@
 //! A fix is never kept out by a pod that it would replace, and a revert has nothing to check that did not move.
 
-use sts_plus_api::{Phase, StuckPods};
-use sts_plus_decide::{Action, decide};
-use sts_plus_model::world::{ROLLOUT, SET, stamp};
-use sts_plus_model::{Deed, Loop, Metric, Release, World};
+use sts_plus_api::Phase;
+use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_model::{Deed, Metric, Release, World};
 
 use super::{carried, of_pods};
 use crate::story::*;
@@ -109,45 +108,4 @@ fn nothing_was_rolled(mut world: World, before: &[u64]) {
     assert!(matches!(phase(&world), Phase::Completed | Phase::Idle), "{:?} {story}", phase(&world));
     assert_eq!(uids(&world), before, "{story}");
     at_rest_on(&mut world, 1);
-}
-
-/// With stuckPods Wait the operator deleted a healthy pod that the controller had left standing beside a broken one; in a repair of the same pod
-/// it would have waited, and named it.
-// spec: pr§6, L047
-#[test]
-fn with_wait_no_pod_is_deleted_that_the_controller_leaves_standing() {
-    for native in [Loop::Gate135, Loop::Gate137] {
-        let mut world = with(parallel(GOOD), |spec| {
-            (spec.stuck_pods, spec.check.preflight) = (StuckPods::Wait, false);
-        });
-        world.native = native;
-        world.break_pod(SET, 0);
-        template(&mut world, 2);
-        world.settle(LONG);
-        // What an ExtendedStatefulSet with updateNotReady asks of the engine: broken pods of the old revision are not waited for.
-        let plan = |world: &World| {
-            let mut observed = world.observe(ROLLOUT).unwrap();
-            observed.rollout.passes_broken = true;
-            decide(&observed, stamp(world.now))
-        };
-        let opens = plan(&world);
-        assert!(matches!(opens.actions[..], [Action::PatchSet { .. }]), "{opens:?}");
-        let observed = world.observe(ROLLOUT).unwrap();
-        world.operate_on(
-            ROLLOUT,
-            sts_plus_decide::Observed { rollout: passing(&observed), ..observed },
-            sts_plus_model::Stop::Never,
-        );
-        world.sync(SET);
-        // The budget of one pod is used up by web-0.
-        set_mut(&mut world).pods.values_mut().for_each(|pod| pod.gone_at = None);
-        assert!(set(&world).pods[&2].is_healthy() && carried(&world, 2) == "web-r1", "{}", set(&world).layout());
-        let waits = plan(&world);
-        assert!(!waits.actions.iter().any(|action| matches!(action, Action::DeletePod { .. })), "{native:?} {waits:?}");
-        assert!(waits.status.message.contains("delete pod web-2"), "{native:?} {}", waits.status.message);
-    }
-}
-
-fn passing(observed: &sts_plus_decide::Observed) -> sts_plus_decide::RolloutView {
-    sts_plus_decide::RolloutView { passes_broken: true, ..observed.rollout.clone() }
 }

@@ -5,32 +5,30 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use sts_plus_api::{Check, CheckRecord, Current, Reason, Step, Upgrade, VersionCheck, VersionPhase};
 
-use super::{
-    ChildView,
-    draft::{Draft, Motion, Stand},
-    world::World,
-};
 use crate::{
-    CheckKey, CheckRequest, ConfigProblem, Try,
     checks::{self, Cycle, Sight, Turn, last_words},
+    observed::{CheckKey, ConfigProblem, PodView, Try},
+    plan::CheckRequest,
     pods::available_at,
     time::clock,
+    versions::{
+        draft::Draft,
+        observed::ChildView,
+        stand::{Motion, Stand},
+        world::World,
+    },
 };
 
+/// What becomes of the canaries.
 pub(super) enum Outcome {
-    Passed(Upgrade, String),
-    Failed(Upgrade, String),
     Waits(Stand),
     Asks(CheckRequest),
-}
-
-/// Some canary is not available: delay and streak start again, not the tries.
-pub(super) fn interrupt(upgrade: &mut Upgrade) {
-    if let Some(current) = &mut upgrade.cycle {
-        let mut cycle = Cycle::from(&*current);
-        cycle.interrupt();
-        cycle.store(current);
-    }
+    Passed(Upgrade, String),
+    Failed(Upgrade, String),
+    /// Their StatefulSet was deleted by somebody else.
+    Gone(Upgrade),
+    /// None are wanted any more, or no pods: there is nothing to be watched.
+    Unwanted(Upgrade),
 }
 
 /// One round. All canaries are available.
@@ -43,7 +41,7 @@ pub(super) fn run(draft: &mut Draft, world: &World, mut upgrade: Upgrade, child:
     let mut noted = upgrade.cycle.take().unwrap_or_else(|| fresh(child, upgrade.failures));
     let mut cycle = Cycle::from(&noted);
     let was_asked_at = cycle.last.or(cycle.whole_since);
-    let available = |pod: &crate::PodView| available_at(pod, child.min_ready_seconds, draft.now);
+    let available = |pod: &PodView| available_at(pod, child.min_ready_seconds, draft.now);
     let sight = Sight {
         check: &check,
         delay: check.initial_delay_seconds,
@@ -56,7 +54,7 @@ pub(super) fn run(draft: &mut Draft, world: &World, mut upgrade: Upgrade, child:
     let heard = sight.answer.filter(|answer| cycle.whole_since.is_some_and(|since| answer.time >= since));
     if let Some(answer) = heard {
         checks::keep(&mut draft.status.checks, &answer.records);
-        stop_clock(&mut upgrade, answer, was_asked_at);
+        stand_still(&mut upgrade, answer, was_asked_at);
     }
     let due = cycle.schedule(&sight);
     cycle.store(&mut noted);
@@ -99,7 +97,7 @@ fn fresh(child: &ChildView, index: i32) -> Current {
 }
 
 /// For an answer that cannot be counted.
-fn stop_clock(upgrade: &mut Upgrade, answer: &Try, before: Option<Timestamp>) {
+fn stand_still(upgrade: &mut Upgrade, answer: &Try, before: Option<Timestamp>) {
     if !checks::is_counted(answer) {
         let lost = answer.time.duration_since(before.unwrap_or(answer.time)).max(SignedDuration::ZERO);
         upgrade.since = upgrade.since.map(|since| since.checked_add(lost).unwrap_or(since));
@@ -133,7 +131,7 @@ fn stand(draft: &Draft, cycle: &Cycle, check: &Check, pod: &str, version: i32) -
             last_words(&draft.status.checks, check)
         )
     };
-    Stand::new(Motion::Moving, VersionPhase::Canary, Reason::CanaryChecking, message)
+    Stand::moving(VersionPhase::Canary, Reason::CanaryChecking, message)
 }
 
 /// Values for the variables of expressions. One that has no value now is missing.

@@ -3,10 +3,13 @@
 
 use sts_plus_api::{Reason, UpgradeStep, VersionPhase, names};
 
-use super::{
-    ChildView,
-    draft::{Draft, Motion, Stand},
-    keep, templates, tidy, upgrade,
+use crate::versions::{
+    draft::Draft,
+    keep,
+    observed::ChildView,
+    report,
+    stand::{Motion, Stand},
+    templates, tidy, upgrade,
     world::World,
 };
 
@@ -28,13 +31,13 @@ pub(super) fn keep(draft: &mut Draft, child: &ChildView, current: i32, count: i3
 /// No pods are wanted in mid-upgrade: there is nothing to verify. What has failed, and what is paused, is not put in charge for that.
 pub(super) fn stand(draft: &mut Draft, world: &World, current: i32, target: i32) -> Stand {
     if draft.observed.owner.spec.paused {
-        return super::paused(draft, world, current);
+        return report::paused(draft, world, current);
     }
     let children = world.children(target);
     let leaving: usize = children.iter().filter(|child| world.is_listed(child)).map(|child| child.pods.len()).sum();
     if leaving > 0 {
         let message = format!("version {current}: {leaving} pods leave, none are wanted");
-        let moving = || Stand::new(Motion::Moving, VersionPhase::Upgrading, Reason::VersionRolling, message.clone());
+        let moving = || Stand::moving(VersionPhase::Upgrading, Reason::VersionRolling, message.clone());
         return tidy::lost(world, children, &message).unwrap_or_else(moving);
     }
     let Some(failed) = draft.status.upgrade.clone().filter(|upgrade| upgrade.failures > 0) else {

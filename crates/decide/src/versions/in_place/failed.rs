@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 
 use sts_plus_api::{Reason, UpgradeStep, VersionPhase, names};
 
-use super::{
-    ChildView,
-    draft::{Draft, Motion, Stand},
-    keep,
-    world::World,
+use crate::{
+    observed::Keeper,
+    versions::{
+        draft::Draft,
+        keep,
+        observed::ChildView,
+        stand::{Motion, Stand},
+        world::World,
+    },
 };
-use crate::Keeper;
-use crate::phased_rollout::retry_given;
 
 /// The version was rejected, and none of these StatefulSets knows of it: the one that does is gone, has no pods, or was made anew just now.
 pub(super) fn stand(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<Stand> {
@@ -31,7 +33,7 @@ pub(super) fn stand(draft: &Draft, zones: &[&ChildView], target: i32) -> Option<
 
 /// The version was rejected, and nobody wants it to be tried again.
 fn is_stale(draft: &Draft) -> bool {
-    let given = retry_given(Keeper::ExtendedStatefulSet, &draft.observed.owner.annotations);
+    let given = Keeper::ExtendedStatefulSet.retry_given(&draft.observed.owner.annotations);
     let is_retried = given.is_some() && given != draft.status.retry;
     !is_retried && is_marked(draft)
 }
@@ -64,7 +66,7 @@ pub(super) fn mark(draft: &mut Draft, world: &World, target: i32) {
     let (was_stale, why) = (is_stale(draft), marks.iter().find_map(|(_, why)| why.clone()));
     if why.is_some() && !is_marked(draft) {
         // Only another value than this one ends it. One that comes later may be seen here before the engine has honoured it.
-        draft.status.retry = retry_given(Keeper::ExtendedStatefulSet, &draft.observed.owner.annotations);
+        draft.status.retry = Keeper::ExtendedStatefulSet.retry_given(&draft.observed.owner.annotations);
     }
     match (&mut draft.status.upgrade, why) {
         (Some(upgrade), Some(why)) => {
