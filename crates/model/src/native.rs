@@ -38,9 +38,10 @@ impl World {
         let Some(mut set) = self.sets.remove(name) else { return false };
         let before = (set.pods.clone(), set.status.clone(), set.revisions.len());
         let mut status = Self::revisions(&mut set);
+        // B6: what this sync makes and deletes is not counted until the next one.
+        count(&set, &mut status);
         // B1: slots first, then the update section, the status last.
         let walk = self.walk(&mut set, &status);
-        count(&set, &mut status);
         if matches!(walk, Walk::Done) && set.strategy == Strategy::RollingUpdate {
             self.update(&mut set, &mut status);
         }

@@ -1,7 +1,7 @@
 //! The versions of an ExtendedStatefulSet.
 //!
-//! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted. Then [`side_by_side`] brings a new version into
-//! charge beside the one that is, or [`in_place`] has the rollout engine move the pods of one StatefulSet. Both use `keep`, which looks after
+//! `world` reads the children, `scaling` says how many pods, `choose` which version is wanted. Then `side_by_side` brings a new version into
+//! charge beside the one that is, or `in_place` has the rollout engine move the pods of one StatefulSet. Both use `keep`, which looks after
 //! StatefulSets, `services`, `templates`, `tidy`, which removes what is not needed any more, and `upgrade`. `count` looks after the number of
 //! pods while the template is refused, `leave` lets go, `report` tells people where it stands, and `told` what was done.
 //!

@@ -1,6 +1,6 @@
 //! The real operator on a real control plane and a real Prometheus, by section of the specification: the rolling update of a StatefulSet
 //! by a PhasedRollout, its checks, the versions of an ExtendedStatefulSet, the running process, adversity of every kind, and faults that
-//! were found.
+//! were found; and the model of the StatefulSet controller against the real one, on the same control plane.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 #![allow(
@@ -13,6 +13,7 @@ mod adversity;
 mod autoscaling;
 mod checks;
 mod found;
+mod native;
 mod rollout;
 mod running;
 mod versions;

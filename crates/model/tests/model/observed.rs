@@ -1,7 +1,7 @@
 //! The model does what was observed on live control planes (rows O1–O12 and O38–O41 of native-statefulset.md). No operator here.
 
-use sts_plus_model::world::SET;
-use sts_plus_model::{Loop, World};
+use sts_plus_model::world::{SET, template_of};
+use sts_plus_model::{Deed, Loop, World};
 
 use crate::story::{CRASHING, GOOD, HOLD};
 
@@ -324,6 +324,28 @@ fn the_loops_of_the_versions_differ() {
         partition(&mut world, 2);
         assert_eq!(world.sets[SET].layout(), layout, "{native_loop:?}");
     }
+}
+
+/// B6, seen on 1.37: a status does not tell yet of the pods that its sync has made and deleted. Where the controller looks next when they are
+/// gone, it makes one anew by that status (B3), at the revision that is being left.
+#[test]
+fn a_sync_counts_what_it_has_found_and_not_what_it_does() {
+    let row = Row { parallel: true, ..ROW };
+    let mut world = native(&row);
+    (world.native, world.grace) = (Loop::Gate137, 0);
+    world.set_partition(SET, None);
+    world.settle(600);
+    world.tale.clear();
+    world.edit(SET, "both", |set| (set.template, set.replicas) = (2, 2));
+    world.sync(SET);
+    let status = &world.sets[SET].status;
+    assert_eq!((status.replicas, status.current_replicas), (3, 2), "of three, less the one that is rolled");
+    world.settle(600);
+    let made = world.tale.deeds().find_map(|deed| match deed {
+        Deed::Created(pod, _, revision) => Some((pod.as_str(), template_of(revision))),
+        _ => None,
+    });
+    assert_eq!(made, Some(("web-1", 1)));
 }
 
 /// O12: a second patch with the same test on the generation is refused; O14: status and pods do not bump the generation.

@@ -12,7 +12,7 @@ mod orphans;
 mod quiet;
 mod rights;
 mod selectors;
-mod share;
+pub mod share;
 mod story;
 mod supervised;
 mod upgrade;
