@@ -4,7 +4,7 @@
 //! `kubelet` lets pods live and die, `users` writes as people and `GitOps` do (through the admission policy, if it is on), `operator`
 //! observes, asks `sts_plus_decide::decide` and applies, `clock` puts it all in turn, and `rules` watches that no pod leaves the
 //! last good revision without the checks it needs. No IO and no real clock: the same steps give the same world.
-//! `random` is for tests that draw these steps.
+//! `random` is for tests that draw these steps. `versions` is an ExtendedStatefulSet over the same native loop.
 
 pub mod clock;
 pub mod kubelet;
@@ -15,6 +15,7 @@ pub mod random;
 pub mod rules;
 pub mod tale;
 pub mod users;
+pub mod versions;
 pub mod world;
 
 pub use clock::Ended;

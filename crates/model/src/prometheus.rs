@@ -46,8 +46,13 @@ pub enum Answer {
 impl World {
     /// One try, made now.
     pub(crate) fn ask(&self, request: &CheckRequest, config: Vec<ConfigProblem>) -> Try {
+        self.ask_about(request, template_of(&request.key.revision), config)
+    }
+
+    /// The same about pods of this template.
+    pub(crate) fn ask_about(&self, request: &CheckRequest, template: u32, config: Vec<ConfigProblem>) -> Try {
         let key = &request.key;
-        let metric = match self.release(template_of(&key.revision)).metric {
+        let metric = match self.release(template).metric {
             _ if self.prometheus_down => Metric::Error,
             _ if self.serves_badly() => Metric::Fail,
             own => own,

@@ -45,6 +45,16 @@ impl Ledger {
         self.books.get(set)?.good.as_deref()
     }
 
+    /// What its status says the last good revision is.
+    pub(crate) fn note_good(&mut self, set: &str, revision: Option<&String>) {
+        self.book(set).good = revision.cloned();
+    }
+
+    /// The StatefulSet is gone.
+    pub(crate) fn forget(&mut self, set: &str) {
+        self.books.remove(set);
+    }
+
     /// What the pod carried that is on its way out at this ordinal, or was before it is made anew.
     #[must_use]
     pub fn leaving(&self, set: &str, ordinal: i32) -> Option<&str> {

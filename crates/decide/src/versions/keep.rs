@@ -173,8 +173,9 @@ fn is_unknown(draft: &Draft, child: &ChildView) -> bool {
     child.generation > 1 && noted(draft, child).next().is_none()
 }
 
-/// Its spec is not what the operator left there.
-fn has_drifted(draft: &Draft, child: &ChildView) -> bool {
+/// Its spec is not what the operator left there, as far as that is noted: somebody else wrote to it, or a crash kept our own write from being
+/// noted.
+pub(super) fn has_drifted(draft: &Draft, child: &ChildView) -> bool {
     noted(draft, child).any(|generation| generation != child.generation)
 }
 

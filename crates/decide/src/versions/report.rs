@@ -101,7 +101,7 @@ pub(super) fn finish_as_before(mut draft: Draft, world: &World) -> VersionsPlan 
 
 /// Without a stand it stands where it stood.
 fn write(draft: &mut Draft, world: &World, stand: Option<&Stand>) {
-    if let Some(change) = world.next_change() {
+    if let Some(change) = world.next_change(draft.status.current_version) {
         draft.wake_at(change);
     }
     tell_empty_zones(draft);

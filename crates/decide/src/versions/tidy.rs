@@ -70,13 +70,15 @@ pub(super) fn dropped_meanwhile(draft: &mut Draft, world: &World, current: i32) 
 }
 
 /// With `OrderedReady` the StatefulSet controller removes no surplus pod while one below it is not Ready (native-statefulset B5): it is
-/// deleted here. In place only. True if one was.
+/// deleted here, and goes in any case. True if one was.
 pub(super) fn delete_blocked(draft: &mut Draft, child: &ChildView) -> bool {
-    let Some(set) = child.set.as_ref().filter(|set| !set.parallel && set.observed_generation >= set.generation) else {
-        return false;
+    let may_be_blocked =
+        child.set.as_ref().is_none_or(|set| !set.parallel && set.observed_generation >= set.generation);
+    let top = child.pods.iter().max_by_key(|pod| pod.ordinal).filter(|_| may_be_blocked && !child.deleting);
+    let is_surplus = |pod: &&PodView| match &child.set {
+        Some(set) => Ordinal(pod.ordinal).index(set.start).0 >= child.replicas,
+        None => i32::try_from(child.pods.len()).is_ok_and(|there| there > child.replicas),
     };
-    let top = child.pods.iter().max_by_key(|pod| pod.ordinal);
-    let is_surplus = |pod: &&PodView| Ordinal(pod.ordinal).index(set.start).0 >= child.replicas;
     let Some(top) = top.filter(is_surplus).filter(|_| !child.pods.iter().any(|pod| pod.deleting)) else { return false };
     let is_blocked = child.pods.iter().any(|pod| pod.ordinal < top.ordinal && !is_ready(pod));
     if is_blocked {

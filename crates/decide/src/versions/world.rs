@@ -246,14 +246,13 @@ impl<'a> World<'a> {
         Some(describe_pod(pod, child.min_ready_seconds, self.now))
     }
 
-    /// When the next pod becomes available, or counts as lost, or has not come up in time, by time alone.
-    pub(super) fn next_change(&self) -> Option<Timestamp> {
+    /// When the next pod becomes available, or counts as lost, or one of the version in charge has not come up in time, by time alone.
+    pub(super) fn next_change(&self, current: Option<i32>) -> Option<Timestamp> {
         let of = |child: &ChildView, pod: &PodView| {
             lost_at(pod).or_else(|| available_at(pod, child.min_ready_seconds, self.now)).filter(|at| *at > self.now)
         };
         let children = self.observed.children.iter();
         let changes = children.flat_map(|child| child.pods.iter().filter_map(move |pod| of(child, pod)));
-        let current = self.observed.owner.status.current_version;
         let awaited = current.into_iter().flat_map(|version| self.awaited(version)).map(|pod| self.deadline(&pod));
         changes.chain(awaited.filter(|at| *at > self.now)).min()
     }

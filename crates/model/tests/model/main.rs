@@ -26,5 +26,6 @@ mod refusing;
 mod repair;
 mod scaling;
 mod search;
+mod search_versions;
 mod story;
 mod unasked;

@@ -11,7 +11,7 @@ use crate::{
     plan::{Action, CheckRequest, EventTarget},
     roll::{self, Memory, Next, Policy, Seen},
     slots::Slots,
-    versions::{draft::Draft, observed::ChildView, plan::VersionAction},
+    versions::{draft::Draft, in_place::failed, observed::ChildView, plan::VersionAction},
     why::{Why, Words},
 };
 
@@ -45,7 +45,7 @@ pub(super) fn ask(
         .tried
         .as_ref()
         .map(|tried| Try { config: tried.config.iter().map(named_here).collect(), ..tried.clone() });
-    let status = owner.status.rollouts.get(&child.name).cloned().unwrap_or_else(|| unknown(child, set, current));
+    let status = owner.status.rollouts.get(&child.name).cloned().unwrap_or_else(|| unknown(draft, child, set, current));
     let policy = Policy {
         words: words(owner.spec.paused),
         namespace: &owner.namespace,
@@ -83,8 +83,8 @@ fn named_here(problem: &ConfigProblem) -> ConfigProblem {
 }
 
 /// Nothing is noted of it, or what was noted is lost: the version in charge tells what the last good revision is, and the mark of the
-/// StatefulSet that the newest one was rejected.
-fn unknown(child: &ChildView, set: &SetView, current: i32) -> PhasedRolloutStatus {
+/// StatefulSet that the newest one was rejected. A version that began after that is not the one that was marked.
+fn unknown(draft: &Draft, child: &ChildView, set: &SetView, current: i32) -> PhasedRolloutStatus {
     let at_current = child.pods.iter().filter(|pod| pod.version == Some(current));
     let carried: BTreeSet<_> = at_current.filter_map(|pod| pod.revision.as_deref()).collect();
     let mut status = PhasedRolloutStatus { target: Some(child.name.clone()), ..PhasedRolloutStatus::default() };
@@ -92,7 +92,7 @@ fn unknown(child: &ChildView, set: &SetView, current: i32) -> PhasedRolloutStatu
     if let [good] = Vec::from_iter(carried).as_slice() {
         status.previous_revision = Some((*good).to_owned());
     }
-    let rejected = child.stale.as_ref().and(set.update_revision.clone());
+    let rejected = child.stale.as_ref().filter(|_| failed::is_marked(draft)).and(set.update_revision.clone());
     status.rejected_revisions.extend(rejected);
     status.put_seal();
     status

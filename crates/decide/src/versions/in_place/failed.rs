@@ -38,7 +38,7 @@ fn is_stale(draft: &Draft) -> bool {
     !is_retried && is_marked(draft)
 }
 
-fn is_marked(draft: &Draft) -> bool {
+pub(super) fn is_marked(draft: &Draft) -> bool {
     draft.status.upgrade.as_ref().is_some_and(|upgrade| upgrade.step == UpgradeStep::Stale)
 }
 

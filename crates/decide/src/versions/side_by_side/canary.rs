@@ -7,7 +7,7 @@ use crate::{
     time::{after, clock},
     versions::{
         draft::Draft,
-        keep::scale,
+        keep::{has_drifted, scale},
         observed::ChildView,
         side_by_side::checks::{self, Outcome},
         stand::Stand,
@@ -46,6 +46,7 @@ pub(super) fn watch(draft: &mut Draft, world: &World, mut upgrade: Upgrade, curr
     if child.replicas == 0 {
         (upgrade.since, upgrade.cycle) = (Some(draft.now), None);
     }
+    begin_anew(draft, &mut upgrade, child);
     if child.replicas != count {
         scale(draft, child, count);
     }
@@ -76,6 +77,13 @@ fn end_elsewhere(draft: &mut Draft, world: &World, canary: &ChildView) -> bool {
         scale(draft, child, 0);
     }
     !elsewhere.is_empty()
+}
+
+/// Pods that were asked for in a write that a crash kept from being noted have all the time of the step.
+pub(super) fn begin_anew(draft: &Draft, upgrade: &mut Upgrade, child: &ChildView) {
+    if has_drifted(draft, child) {
+        upgrade.since = Some(draft.now);
+    }
 }
 
 /// When the step should have ended, if that is over; else it is looked at again then.

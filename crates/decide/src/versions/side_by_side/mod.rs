@@ -30,6 +30,10 @@ pub(super) fn advance(draft: &mut Draft, world: &World, current: i32, target: i3
         upgrade::stop_clock(draft);
         return Step::Stand(report::paused(draft, world, current));
     }
+    if draft.actions.is_empty() {
+        // One at a time; where it stands is told by what is to go.
+        let _ = draft.observed.children.iter().any(|child| tidy::delete_blocked(draft, child));
+    }
     if let Some(stand) = others::remove(draft, world, current, target) {
         return Step::Stand(stand);
     }
@@ -163,6 +167,7 @@ fn roll(draft: &mut Draft, world: &World, mut upgrade: Upgrade, current: i32) ->
             let message = format!("version {version}: StatefulSet {} gets {count} pods", child.name);
             return Stand::moving(VersionPhase::Upgrading, Reason::VersionRolling, message);
         }
+        canary::begin_anew(draft, &mut upgrade, child);
         let obstacle = world.obstacle(Some(child), &child.name, *count);
         let Some(obstacle) = obstacle.filter(|_| world.is_carried(zone.as_deref())) else { continue };
         if let Some(end) = canary::overdue(draft, &upgrade) {

@@ -205,3 +205,19 @@ fn each_pod_that_goes_back_is_progress() {
     world.until("back", |world| world.layout("web") == "h1 h1 h1 h1 h1");
     assert_eq!(world.heard(Reason::ProgressDeadlineExceeded), 0, "{world:?}");
 }
+
+/// Version 2 had failed, the status was lost, and the fix was written: the mark of version 2, which its StatefulSet still had, rejected the fix.
+// spec: es§3, es§7
+#[test]
+fn the_mark_of_a_version_that_failed_does_not_reject_the_next_one_when_the_status_is_lost() {
+    let mut world = installed(&checked(&json!({ "onFailure": "Rollback" })));
+    world.bad("h2", true);
+    world.owner.template("h2");
+    world.until("failed", |world| world.marks["web"].stale.is_some());
+    world.settle();
+    world.lose_status();
+    world.owner.template("h3");
+    world.settle();
+    assert_eq!(world.status.phase, VersionPhase::Ready, "{world:?}");
+    assert_eq!((world.layout("web").as_str(), &world.marks["web"].stale), ("h3 h3 h3", &None), "{world:?}");
+}

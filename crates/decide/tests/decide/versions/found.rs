@@ -283,3 +283,47 @@ fn a_name_that_is_accepted_has_room_for_a_million_versions() {
         assert_ne!(plan.status.phase, VersionPhase::Blocked, "{}", plan.status.message);
     }
 }
+
+/// All pods of version 1 broke, version 2 came into charge, and version 1 was "being removed" for ever: the StatefulSet controller removes no pod
+/// while one below it is not Ready.
+// spec: es§3
+#[test]
+fn a_version_of_which_several_pods_are_broken_is_removed() {
+    let mut world = installed(&json!({}));
+    world.bad.insert("h1".into());
+    world.tick();
+    world.owner.template("h2");
+    world.settle();
+    assert_eq!((world.status.phase, world.children.len()), (VersionPhase::Ready, 1), "{world:?}");
+}
+
+/// The operator was away for longer than a step may take, and killed after it had asked for the canary: version 2 was stale before its canary was
+/// there.
+// spec: es§3, L075
+#[test]
+fn a_canary_that_a_crash_kept_from_being_noted_has_all_its_time() {
+    let mut world = installed(&json!({ "canaryWatchSeconds": 60 }));
+    world.owner.template("h2");
+    let is_canary =
+        |world: &World| world.status.upgrade.as_ref().is_some_and(|upgrade| upgrade.step == UpgradeStep::Canary);
+    world.run_until(is_canary);
+    assert_eq!(world.child("web-v2").replicas, 0, "{world:?}");
+    world.pass(100);
+    world.round_until(1);
+    assert_eq!(world.child("web-v2").replicas, 1, "{world:?}");
+    world.settle();
+    assert_eq!((world.status.phase, world.heard(Reason::VersionStale)), (VersionPhase::Ready, 0), "{world:?}");
+}
+
+/// The status was lost while the first version did not come up: nobody was woken at the end of the time that it has, and it was never said.
+// spec: es§3
+#[test]
+fn the_time_of_an_install_has_an_end_also_when_the_status_was_lost() {
+    let mut world = World::new(&json!({ "canaryWatchSeconds": 60 }));
+    world.bad.insert("h1".into());
+    world.run_until(|world| world.has("web-v1") && !world.child("web-v1").pods.is_empty());
+    world.status = ExtendedStatefulSetStatus::default();
+    world.round();
+    let wake = world.wake.expect("it looks again");
+    assert!(wake.duration_since(world.now).as_secs() <= 60, "{world:?}");
+}

@@ -8,11 +8,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use sts_plus_api::{CheckRecord, ExtendedStatefulSetStatus, Reason, Verdict};
 use sts_plus_decide::{
-    CheckRequest, ChildView, OwnerView, ServiceView, TemplateView, Try, VersionAction, VersionsObserved, VersionsPlan,
-    decide_versions,
+    Action, CheckRequest, ChildView, OwnerView, ServiceView, TemplateView, Try, VersionAction, VersionsObserved,
+    VersionsPlan, decide_versions,
 };
 
-use super::laws::Ledger;
+use super::{laws::Ledger, native::Native};
 use crate::owner::Owner;
 
 pub const START: i64 = 1_750_000_000;
@@ -54,6 +54,7 @@ pub struct World {
     pub events: Vec<(Reason, String)>,
     pub ledger: Ledger,
     pub uids: u32,
+    pub native: Native,
     /// When the last plan wants to be asked again.
     pub wake: Option<Timestamp>,
 }
@@ -103,6 +104,7 @@ impl World {
             events: Vec::new(),
             ledger: Ledger::default(),
             uids: 0,
+            native: Native::default(),
             wake: None,
         }
     }
@@ -237,8 +239,10 @@ impl World {
                 self.kept.remove(version);
                 return;
             }
-            // In place only, which this world does not know.
-            VersionAction::Roll(_) => return,
+            VersionAction::Roll(action) => {
+                self.roll(action);
+                return;
+            }
             VersionAction::Delete { name, .. } => {
                 self.children.retain(|child| child.name != *name);
                 name
@@ -271,6 +275,16 @@ impl World {
     pub fn carry_out_alone(&mut self, action: &VersionAction) {
         let mut status = self.status.clone();
         self.carry_out(action, &mut status);
+    }
+
+    /// A surplus pod that the StatefulSet controller does not remove.
+    fn roll(&mut self, action: &Action) {
+        let Action::DeletePod { name, uid } = action else { panic!("in place only: {action:?}") };
+        let end = self.now + SignedDuration::from_secs(30);
+        let pods = self.children.iter_mut().flat_map(|child| &mut child.pods);
+        for pod in pods.filter(|pod| pod.name == *name && pod.uid == *uid && !pod.deleting) {
+            (pod.deleting, pod.gone_by) = (true, Some(end));
+        }
     }
 
     fn write_service(&mut self, name: &str, version: Option<&str>) {
