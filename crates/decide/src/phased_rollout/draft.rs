@@ -104,7 +104,7 @@ impl<'a> Draft<'a> {
         mut self,
         set: &'a SetView,
         revision: &str,
-        checks: Vec<sts_plus_api::CheckRecord>,
+        checks: Option<Vec<sts_plus_api::CheckRecord>>,
         why: &Why,
     ) -> Plan {
         self.tell_transition(why);

@@ -102,7 +102,7 @@ pub(crate) fn skip<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
         draft.memory.wanted = None;
     }
     draft.wake = slots.next_change();
-    draft.finish(set, wanted, Vec::new(), &Why::skip_check(is_rolled))
+    draft.finish(set, wanted, Some(Vec::new()), &Why::skip_check(is_rolled))
 }
 
 /// targetRef was changed: the set before it is let go first.

@@ -31,14 +31,14 @@ pub(crate) struct Facts<'a> {
 
 /// For a set that is not ours.
 pub(crate) fn of(facts: &Facts) -> PhasedRolloutStatus {
-    write(facts, None, facts.observed.rollout.status.checks.clone())
+    write(facts, None, None)
 }
 
 /// For a set that is ours; and when what is not reported now is reported at last.
 pub(crate) fn of_set(
     facts: &Facts,
     slots: &Slots,
-    checks: Vec<CheckRecord>,
+    checks: Option<Vec<CheckRecord>>,
 ) -> (PhasedRolloutStatus, Option<Timestamp>) {
     let (before, why) = (&facts.observed.rollout.status, facts.why);
     let mut status = write(facts, Some(slots), checks);
@@ -56,11 +56,14 @@ pub(crate) fn of_set(
     (status, wake)
 }
 
-fn write(facts: &Facts, slots: Option<&Slots>, checks: Vec<CheckRecord>) -> PhasedRolloutStatus {
+fn write(facts: &Facts, slots: Option<&Slots>, checks: Option<Vec<CheckRecord>>) -> PhasedRolloutStatus {
     let Facts { observed, memory, why, now, .. } = *facts;
-    let mut status = observed.rollout.status.clone();
+    let before = &observed.rollout.status;
+    let mut status = before.clone();
     memory.store(&mut status, |index| slots.map(|slots| slots.pod_name(index)).unwrap_or_default());
-    status.checks = checks;
+    if let Some(checks) = checks {
+        status.checks = checks;
+    }
     status.observed_generation = Some(observed.rollout.generation);
     status.phase = why.phase;
     status.message.clone_from(&why.message);
@@ -69,14 +72,15 @@ fn write(facts: &Facts, slots: Option<&Slots>, checks: Vec<CheckRecord>) -> Phas
         None if why.motion == Motion::Refused => forget_counts(&mut status),
         None => {}
     }
-    let before = std::mem::take(&mut status.conditions);
     let news = Conditions { status: &status, memory, observed, slots, why }.all();
     status.conditions = news
         .into_iter()
-        .map(|(kind, new)| dated(&kind.to_string(), new, &before, observed.rollout.generation, now))
+        .map(|(kind, new)| dated(&kind.to_string(), new, &before.conditions, observed.rollout.generation, now))
         .collect();
-    fit(&mut status);
-    status.put_seal();
+    if status != *before || memory.is_edited {
+        fit(&mut status);
+        status.put_seal();
+    }
     status
 }
 
@@ -137,8 +141,10 @@ fn keep_counts(status: &mut PhasedRolloutStatus, before: &PhasedRolloutStatus) {
 
 /// Gives up details of the oldest verdicts until the status is small enough.
 fn fit(status: &mut PhasedRolloutStatus) {
-    let is_too_large =
-        |status: &PhasedRolloutStatus| serde_json::to_vec(status).is_ok_and(|json| json.len() > STATUS_BYTES);
+    let is_too_large = |status: &PhasedRolloutStatus| {
+        let mut bytes = Counted(0);
+        serde_json::to_writer(&mut bytes, status).is_ok() && bytes.0 > STATUS_BYTES
+    };
     for oldest in 0..status.checks.len() {
         if !is_too_large(status) {
             return;
@@ -150,6 +156,20 @@ fn fit(status: &mut PhasedRolloutStatus) {
     }
     while !status.checks.is_empty() && is_too_large(status) {
         status.checks.remove(0);
+    }
+}
+
+/// What is written into it is counted and forgotten.
+struct Counted(usize);
+
+impl std::io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

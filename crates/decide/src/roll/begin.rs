@@ -72,7 +72,7 @@ pub(super) fn claim(round: &mut Round) -> Why {
         round.memory.begin(wanted, round.now);
         round.memory.good = Some(good);
     }
-    round.checks.clear();
+    round.checks.to_mut().clear();
     round.wake_now();
     if round.before.is_edited {
         let what = "the status was edited by hand and is not believed; every pod is checked anew";
@@ -167,7 +167,7 @@ pub(super) fn begin(round: &mut Round) -> Why {
         return return_to_good(round);
     }
     round.memory.begin(wanted, round.now);
-    round.checks.clear();
+    round.checks.to_mut().clear();
     // What a person allowed was for another revision; the write takes it away.
     let is_allowed = round.slots.set.annotations.contains_key(names::ALLOW_PARTITION);
     if round.slots.off().next().is_some() && (round.slots.partition() != Partition::HOLD || is_allowed) {
@@ -203,7 +203,7 @@ fn return_to_good(round: &mut Round) -> Why {
         round.memory.settle_unchecked(wanted);
     }
     round.memory.passed = passed;
-    round.checks.clear();
+    round.checks.to_mut().clear();
     round.rest();
     round.wake_now();
     let name = &round.slots.set.name;

@@ -93,7 +93,7 @@ fn hear(round: &mut Round, cycle: &Cycle, answer: &Try) {
     if cycle.whole_since.is_none_or(|since| answer.time < since) {
         return;
     }
-    checks::keep(&mut round.checks, &answer.records);
+    checks::keep(round.checks.to_mut(), &answer.records);
     let has_passed = round.memory.passed.iter().any(|passed| passed.revision == round.slots.wanted);
     if cycle.last.is_some() || has_passed {
         return;

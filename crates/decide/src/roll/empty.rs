@@ -20,7 +20,7 @@ pub(super) fn no_pods(round: &mut Round) -> Why {
     if is_plain || !has_flipped {
         round.memory.good.clone_from(&good);
     }
-    round.checks.clear();
+    round.checks.to_mut().clear();
     if has_flipped && round.slots.partition() != Partition(0) {
         round.wish = Wish::Empty;
     }

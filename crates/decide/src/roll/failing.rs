@@ -73,7 +73,7 @@ pub(super) fn honour_retry(round: &mut Round) {
     if round.memory.is_settled() {
         // No rollout brought the pods to it (zero replicas did): its checks are made now.
         round.memory.begin(wanted, round.now);
-        round.checks.clear();
+        round.checks.to_mut().clear();
     }
     round.memory.progress(round.now);
     round.normal(Reason::RolloutStarted, &format!("{annotation} was set: {wanted} is tried again"));

@@ -12,6 +12,8 @@ mod repair;
 mod rollback;
 mod round;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use sts_plus_api::{CheckRecord, Reason};
 
@@ -51,7 +53,8 @@ pub(crate) struct Step {
     pub(crate) partition: Option<Partition>,
     pub(crate) moves: Vec<Move>,
     pub(crate) events: Vec<Event>,
-    pub(crate) checks: Vec<CheckRecord>,
+    /// The last verdicts, if they are not as they were.
+    pub(crate) checks: Option<Vec<CheckRecord>>,
     pub(crate) wake: Option<Timestamp>,
 }
 
@@ -60,7 +63,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) set: &'a SetView,
     pub(crate) pods: &'a [PodView],
     pub(crate) answer: Option<&'a Try>,
-    pub(crate) checks: &'a [CheckRecord],
+    pub(crate) checks: &'a Vec<CheckRecord>,
 }
 
 /// Where a round ends.
@@ -85,7 +88,7 @@ pub(crate) fn next(policy: &Policy, before: &Memory, seen: &Seen, now: Timestamp
         memory,
         before,
         answer: seen.answer,
-        checks: seen.checks.to_vec(),
+        checks: Cow::Borrowed(seen.checks),
         wish: Wish::Keep,
         moves: Vec::new(),
         events: Vec::new(),
@@ -361,7 +364,10 @@ fn finish(mut round: Round, why: Why) -> Step {
         partition,
         moves: round.moves,
         events: round.events,
-        checks: round.checks,
+        checks: match round.checks {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(checks) => Some(checks),
+        },
         wake: round.wake,
     }
 }

@@ -1,5 +1,6 @@
 //! One decision in the making: what is given, what is remembered, and what is asked for so far.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -70,7 +71,7 @@ pub(crate) struct Round<'a> {
     /// The memory as it was read.
     pub(crate) before: &'a Memory,
     pub(crate) answer: Option<&'a Try>,
-    pub(crate) checks: Vec<CheckRecord>,
+    pub(crate) checks: Cow<'a, Vec<CheckRecord>>,
     pub(crate) wish: Wish,
     pub(crate) moves: Vec<Move>,
     pub(crate) events: Vec<Event>,

@@ -144,7 +144,10 @@ pub(super) fn absorb(
     let slots = Slots::new(set, &child.pods, &step.revision, draft.now);
     let mut status = before;
     step.memory.store(&mut status, |index| slots.pod_name(index));
-    (status.checks, status.phase) = (step.checks, step.why.phase);
+    if let Some(checks) = step.checks {
+        status.checks = checks;
+    }
+    status.phase = step.why.phase;
     status.message.clone_from(&step.why.message);
     status.observed_generation = Some(draft.observed.owner.generation);
     status.replicas = slots.replicas();
