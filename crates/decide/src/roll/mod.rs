@@ -63,7 +63,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) set: &'a SetView,
     pub(crate) pods: &'a [PodView],
     pub(crate) answer: Option<&'a Try>,
-    pub(crate) checks: &'a Vec<CheckRecord>,
+    pub(crate) checks: &'a [CheckRecord],
 }
 
 /// Where a round ends.

@@ -71,7 +71,7 @@ pub(crate) struct Round<'a> {
     /// The memory as it was read.
     pub(crate) before: &'a Memory,
     pub(crate) answer: Option<&'a Try>,
-    pub(crate) checks: Cow<'a, Vec<CheckRecord>>,
+    pub(crate) checks: Cow<'a, [CheckRecord]>,
     pub(crate) wish: Wish,
     pub(crate) moves: Vec<Move>,
     pub(crate) events: Vec<Event>,

@@ -26,12 +26,31 @@ async fn limit(scene: &Scene, min: i32, max: i32) {
     scene.kubectl_ok(&args, "").await;
 }
 
+/// The StatefulSet controller has counted all pods. Its next status would be a conflict for an autoscaler that read before it, whoever holds
+/// the set.
+async fn until_counted(scene: &Scene) {
+    let is_counted = |world: &World| {
+        let set = &world.sets["web"];
+        let wanted = set.spec.as_ref().and_then(|spec| spec.replicas);
+        set.status.as_ref().is_some_and(|status| {
+            let both = status.updated_replicas.unwrap_or(0) + status.current_replicas.unwrap_or(0);
+            let has_flipped = status.current_revision == status.update_revision;
+            [Some(status.replicas), status.ready_replicas, status.available_replicas]
+                .iter()
+                .all(|count| *count == wanted)
+                && (has_flipped || Some(both) == wanted)
+        })
+    };
+    scene.until_settled("all pods are counted", is_counted).await;
+}
+
 // spec: L141
 #[tokio::test]
 async fn an_autoscaler_scales_a_held_set_and_neither_swings_nor_conflicts() {
     let scene = Scene::at_rest("hpa", 3, &gate_that_waits_before(1).await).await;
     release_until_awaited(&scene, "app:2").await;
 
+    until_counted(&scene).await;
     // In mid-rollout: born above the partition, on the release that has passed there, and told.
     scene.create(&hpa("apps/v1", "StatefulSet", "web", (5, 8))).await;
     let grown = |world: &World| world.is_ready_on("web-4", "app:2") && is_awaiting(world);
@@ -39,12 +58,14 @@ async fn an_autoscaler_scales_a_held_set_and_neither_swings_nor_conflicts() {
     assert_eq!((grown.image("web-1"), grown.image("web-0")), ("app:1", "app:1"), "the hold is kept");
     let slipped = scene.until_events(Reason::PodsSlipped, 1).await;
     assert!(slipped[0].note.as_deref().is_some_and(|note| note.contains("scaled from 3 to 5")), "{slipped:?}");
+    until_counted(&scene).await;
     limit(&scene, 2, 4).await;
     scene.until("four", |world| world.pods.len() == 4 && world.status().updated == "2/4").await;
     approve(&scene, 1).await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
 
     // At rest.
+    until_counted(&scene).await;
     limit(&scene, 6, 8).await;
     let end = |world: &World| world.all_on("app:2") && world.pods.len() == 6 && world.partition() == Some(6);
     scene.until("six at rest", end).await;
