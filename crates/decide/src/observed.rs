@@ -41,6 +41,13 @@ pub enum Keeper {
     ExtendedStatefulSet,
 }
 
+impl SetView {
+    /// Its controller has seen what is written there.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.observed_generation >= self.generation
+    }
+}
+
 impl Keeper {
     /// The annotation of the object that lets a failed revision be tried again.
     #[must_use]

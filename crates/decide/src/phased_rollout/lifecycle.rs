@@ -96,7 +96,7 @@ pub(crate) fn skip<'a>(mut draft: Draft<'a>, set: &'a SetView) -> Plan {
     // The last good revision is found anew from the pods when the gate comes back.
     draft.memory.good = None;
     draft.memory.partition = set.partition.filter(|_| draft.actions.is_empty());
-    let is_rolled = slots.all_wanted() && set.observed_generation >= set.generation;
+    let is_rolled = slots.all_wanted() && set.is_seen();
     if !is_rolled {
         // The latch of RolledOut belongs to a revision that every pod carries.
         draft.memory.wanted = None;
@@ -171,7 +171,7 @@ fn release(draft: &mut Draft, set: &SetView) {
 /// True if pods may still have to roll, or if that is not known.
 fn is_rolling(draft: &Draft, set: &SetView) -> bool {
     let wanted = set.update_revision.as_deref().unwrap_or_default();
-    let unseen = set.observed_generation < set.generation;
+    let unseen = !set.is_seen();
     let is_known = draft.memory.set.as_ref().is_some_and(|(_, uid)| *uid == set.uid);
     // The pods that were read belong to the present target; those of a former one are not known.
     let has_pods = draft.observed.rollout.spec.target_ref == set.name;

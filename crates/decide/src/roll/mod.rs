@@ -77,7 +77,7 @@ enum Flow {
 pub(crate) fn next(policy: &Policy, before: &Memory, seen: &Seen, now: Timestamp) -> Next {
     let mut memory = before.clone();
     memory.bind(seen.set);
-    let is_seen = seen.set.observed_generation >= seen.set.generation;
+    let is_seen = seen.set.is_seen();
     let wanted = seen.set.update_revision.as_deref().filter(|_| is_seen);
     let known = memory.wanted.clone().unwrap_or_default();
     let slots = Slots::new(seen.set, seen.pods, wanted.unwrap_or(&known), now);

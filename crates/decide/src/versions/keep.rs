@@ -121,7 +121,7 @@ pub(super) fn is_settling(child: &ChildView) -> bool {
 
 /// Its controller has made what was written the current revision.
 pub(super) fn has_taken(set: &SetView) -> bool {
-    set.observed_generation >= set.generation && set.current_revision == set.update_revision
+    set.is_seen() && set.current_revision == set.update_revision
 }
 
 /// In place: its first pod has not come yet. Before that the controller would make any other template the current revision, and the hold would

@@ -72,8 +72,7 @@ pub(super) fn dropped_meanwhile(draft: &mut Draft, world: &World, current: i32) 
 /// With `OrderedReady` the StatefulSet controller removes no surplus pod while one below it is not Ready (native-statefulset B5): it is
 /// deleted here, and goes in any case. True if one was.
 pub(super) fn delete_blocked(draft: &mut Draft, child: &ChildView) -> bool {
-    let may_be_blocked =
-        child.set.as_ref().is_none_or(|set| !set.parallel && set.observed_generation >= set.generation);
+    let may_be_blocked = child.set.as_ref().is_none_or(|set| !set.parallel && set.is_seen());
     let top = child.pods.iter().max_by_key(|pod| pod.ordinal).filter(|_| may_be_blocked && !child.deleting);
     let is_surplus = |pod: &&PodView| match &child.set {
         Some(set) => Ordinal(pod.ordinal).index(set.start).0 >= child.replicas,

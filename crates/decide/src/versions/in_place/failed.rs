@@ -61,6 +61,10 @@ pub(super) fn keep_rollouts(draft: &mut Draft, world: &World, target: i32) {
 /// A version that was rejected is stale, and its StatefulSets say so; another one is not. One whose checks fail has failed once.
 pub(super) fn mark(draft: &mut Draft, world: &World, target: i32) {
     let children = world.children(target);
+    if children.iter().filter_map(|child| child.set.as_deref()).any(|set| !set.is_seen()) {
+        // What the engine knows may be about the version before.
+        return;
+    }
     let failures = i32::from(children.iter().any(|child| here(draft, child, target)));
     let marks: Vec<_> = children.iter().map(|child| (*child, rejection(draft, child, target))).collect();
     let (was_stale, why) = (is_stale(draft), marks.iter().find_map(|(_, why)| why.clone()));

@@ -205,6 +205,6 @@ fn roll(draft: &mut Draft, world: &World, current: i32, target: i32) -> Round {
 /// The engine may rest because it does not know yet that another template was written. Then the pods do not carry the version.
 fn is_rolled(draft: &Draft, child: &ChildView, set: &SetView, target: i32) -> bool {
     let known = draft.status.rollouts.get(&child.name).and_then(|rollout| rollout.target_revision.as_ref());
-    let is_seen = set.observed_generation >= set.generation && known == set.update_revision.as_ref();
+    let is_seen = set.is_seen() && known == set.update_revision.as_ref();
     is_seen && child.pods.iter().all(|pod| pod.version == Some(target))
 }

@@ -221,3 +221,28 @@ fn the_mark_of_a_version_that_failed_does_not_reject_the_next_one_when_the_statu
     assert_eq!(world.status.phase, VersionPhase::Ready, "{world:?}");
     assert_eq!((world.layout("web").as_str(), &world.marks["web"].stale), ("h3 h3 h3", &None), "{world:?}");
 }
+
+/// Version 2 had failed, and the fix was written; the controller was slow. In a round in which the operator had something of its own to write,
+/// what the engine knew of version 2 was taken for version 3, and nothing but a retry let the fix in.
+// spec: es§3, es§7
+#[test]
+fn what_has_failed_is_not_taken_for_its_fix_while_the_controller_has_not_seen_it() {
+    for rounds in 1..8 {
+        let mut world = installed(&checked(&json!({ "onFailure": "Rollback" })));
+        world.metric("h2", Metric::Fail);
+        world.owner.template("h2");
+        world.until("failed", |world| world.marks["web"].stale.is_some());
+        world.settle();
+        world.owner.template("h3");
+        for _ in 0..rounds {
+            world.round();
+        }
+        world.settle();
+        assert_eq!(world.status.phase, VersionPhase::Ready, "{rounds} {world:?}");
+        assert_eq!(
+            (world.layout("web").as_str(), &world.marks["web"].stale),
+            ("h3 h3 h3", &None),
+            "{rounds} {world:?}"
+        );
+    }
+}
