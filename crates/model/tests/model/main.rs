@@ -15,6 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod crashes;
 mod deletion;
 mod doubt;
+mod explore;
 mod failing;
 mod found;
 mod going_back;

@@ -7,30 +7,11 @@ use sts_plus_model::world::{ROLLOUT, SET, template_of};
 use sts_plus_model::{Metric, Pod, Release, World};
 
 use super::{
+    Node,
     key::Key,
-    moves::Node,
     worlds::{Kind, Setting},
 };
-
-/// Longer than anything in these worlds takes.
-const LONG: i64 = 1800;
-/// Rounds in one moment after which somebody never rests.
-const RESTLESS: usize = 100;
-/// The template that mends everything.
-const FIX: u32 = 4;
-/// How often a person answers before it is clear that this never ends.
-const ANSWERS: usize = 6;
-
-/// Why it ended.
-#[derive(Debug, PartialEq, Eq)]
-enum Halt {
-    /// From here on the end is known to be good.
-    Known,
-    Quiet,
-    /// It goes on for ever in the same way.
-    Again,
-    Restless,
-}
+use crate::explore::ends::{ANSWERS, FIX, Halt, Runs, Wrong, good, run};
 
 /// Ends of one world.
 pub struct Ends {
@@ -66,7 +47,7 @@ impl Ends {
 }
 
 /// S11: Prometheus passes and pods come up: all pods reach the wanted revision, as soon as those for whom it says that it waits have acted.
-fn passes(node: &Node, known: &mut HashSet<u64>) -> Option<(String, String)> {
+fn passes(node: &Node, known: &mut HashSet<u64>) -> Wrong {
     let mut world = node.world.clone();
     calm(&mut world);
     world.releases.clear();
@@ -91,7 +72,7 @@ fn passes(node: &Node, known: &mut HashSet<u64>) -> Option<(String, String)> {
 }
 
 /// S11, S8: Prometheus refuses, or the pods do not come up: the state that onFailure names.
-fn is_refused(node: &Node, kind: Kind, known: &mut HashSet<u64>) -> Option<(String, String)> {
+fn is_refused(node: &Node, kind: Kind, known: &mut HashSet<u64>) -> Wrong {
     let mut world = node.world.clone();
     calm(&mut world);
     if kind == Kind::Flaky {
@@ -134,7 +115,7 @@ fn is_refused(node: &Node, kind: Kind, known: &mut HashSet<u64>) -> Option<(Stri
 }
 
 /// S9: a good template is not kept out by what it replaces, and needs nobody's retry.
-fn is_fixed(node: &Node, known: &mut HashSet<u64>) -> Option<(String, String)> {
+fn is_fixed(node: &Node, known: &mut HashSet<u64>) -> Wrong {
     // What was rolled without checks is the last good revision afterwards, whatever its checks say.
     let own = node.world.rollouts.get(ROLLOUT)?;
     let set = node.world.sets.get(SET)?;
@@ -162,13 +143,8 @@ fn is_fixed(node: &Node, known: &mut HashSet<u64>) -> Option<(String, String)> {
     }
 }
 
-fn good(known: &mut HashSet<u64>, met: Vec<u64>) -> Option<(String, String)> {
-    known.extend(met);
-    None
-}
-
 #[allow(clippy::unnecessary_wraps, reason = "as every end gives it")]
-fn wrong(what: &str, why: &str, world: &World) -> Option<(String, String)> {
+fn wrong(what: &str, why: &str, world: &World) -> Wrong {
     let own = world.rollouts.get(ROLLOUT);
     let layout = world.sets.get(SET).map(|set| (set.layout(), set.partition));
     let text = format!("{what} ({why}): {layout:?} {:?}", own.map(|own| (own.status.phase, &own.status.message)));
@@ -207,26 +183,21 @@ fn heal(world: &mut World, comes_up: impl Fn(u32) -> bool) {
     }
 }
 
-fn run(world: &mut World, known: &HashSet<u64>, met: &mut Vec<u64>) -> Halt {
-    let end = world.now + LONG;
-    let mut mine = HashSet::new();
-    loop {
-        let key = Key::of_end(world);
-        if known.contains(&key) {
-            return Halt::Known;
-        }
-        if !mine.insert(key) {
-            return Halt::Again;
-        }
-        met.push(key);
-        if (0..RESTLESS).all(|_| world.round()) {
-            return Halt::Restless;
-        }
-        match world.next_due() {
-            None => return Halt::Quiet,
-            Some(next) if next > end => return Halt::Again,
-            Some(next) => world.now = next,
-        }
+impl Runs for World {
+    fn key(&self) -> u64 {
+        Key::of_end(self)
+    }
+
+    fn now(&mut self) -> &mut i64 {
+        &mut self.now
+    }
+
+    fn round(&mut self) -> bool {
+        Self::round(self)
+    }
+
+    fn next_due(&self) -> Option<i64> {
+        Self::next_due(self)
     }
 }
 

@@ -8,7 +8,8 @@ use sts_plus_api::{DeletionPolicy, OnFailure, PhasedRolloutSpec, PhasedRolloutSt
 use sts_plus_model::world::{ROLLOUT, SET};
 use sts_plus_model::{Deed, Pod, Set, World};
 
-use super::moves::{Kept, Move, Node, template};
+use super::Node;
+use super::moves::{Kept, Move, template};
 
 /// A pass older than a period and this much allows nothing.
 const STALE: i64 = 60;

@@ -2,7 +2,6 @@
 //! must hold in each move, and each state is run to its end. A search goes breadth first, so the story that it prints is the shortest one.
 
 mod ends;
-mod explore;
 mod key;
 mod laws;
 mod moves;
@@ -11,17 +10,86 @@ mod table;
 mod watch;
 mod worlds;
 
-use explore::Search;
-use moves::Budget;
+use sts_plus_api::Phase;
+use sts_plus_model::World;
+use sts_plus_model::world::{ROLLOUT, SET};
+
+use crate::explore::{
+    self, Daily, Game, long_search,
+    moves::{Budget, LONG},
+};
+use ends::Ends;
+use key::Key;
+use laws::Mind;
+use moves::{Deeds, Kept, Move};
 use worlds::Setting;
 
-/// A search that runs every day, and how many states it has at least.
-pub struct Daily {
-    pub name: &'static str,
-    pub left: Budget,
-    /// At most so many states in each world.
-    pub most: usize,
-    pub floor: usize,
+/// A PhasedRollout and its StatefulSet.
+#[derive(Clone, Debug, Default)]
+pub struct Rollouts;
+
+pub type Node = explore::Node<Rollouts>;
+
+impl Game for Rollouts {
+    type Setting = Setting;
+    type Deed = Deeds;
+    type World = World;
+    type Mind = Mind;
+    type Kept = Kept;
+    type Ends = Ends;
+
+    fn start(setting: &Setting, left: Budget) -> Node {
+        Node { world: setting.world(), mind: Mind::default(), left, kept: None }
+    }
+
+    fn people(setting: &Setting) -> Vec<Deeds> {
+        moves::people(setting.pods)
+    }
+
+    fn ends(setting: &Setting) -> Ends {
+        Ends::new(setting)
+    }
+
+    fn wrong(ends: &mut Ends, node: &Node) -> Vec<(String, String)> {
+        ends.of(node)
+    }
+
+    fn met(ends: &Ends) -> usize {
+        ends.count()
+    }
+
+    fn key(node: &Node) -> u64 {
+        Key::of(node)
+    }
+
+    fn key_of_world(node: &Node) -> u64 {
+        Key::of_world(node)
+    }
+
+    fn after(node: &Node, step: Move) -> Option<(Node, Vec<String>)> {
+        moves::after(node, step)
+    }
+
+    fn sets(_world: &World) -> u8 {
+        1
+    }
+
+    fn is_flaky(world: &World) -> bool {
+        moves::is_flaky(world)
+    }
+
+    fn phase(world: &World) -> Option<usize> {
+        Some(world.rollouts.get(ROLLOUT)?.status.phase as usize)
+    }
+
+    fn name_of_phase(phase: usize) -> String {
+        Phase::ALL.iter().find(|one| **one as usize == phase).map(|one| format!("{one:?}")).unwrap_or_default()
+    }
+
+    fn tell(world: &World) -> (i64, String, String) {
+        let layout = world.sets.get(SET).map(|set| (set.layout(), set.partition));
+        (world.now, format!("{layout:?}"), world.tale.long_story())
+    }
 }
 
 pub const PEOPLE: Daily = Daily {
@@ -46,19 +114,19 @@ pub const BOTH: Daily = Daily {
 // spec: pr§4, L041, L100
 #[test]
 fn laws_hold_whatever_people_do_once() {
-    daily(&PEOPLE);
+    PEOPLE.is_lawful::<Rollouts>(worlds::daily());
 }
 
 // spec: L075, L100
 #[test]
 fn laws_hold_through_faults_of_the_operator() {
-    daily(&FAULTS);
+    FAULTS.is_lawful::<Rollouts>(worlds::daily());
 }
 
 // spec: pr§4, L075, L100
 #[test]
 fn laws_hold_through_acts_of_people_and_faults() {
-    daily(&BOTH);
+    BOTH.is_lawful::<Rollouts>(worlds::daily());
 }
 
 /// What a machine has to do for half an hour: all worlds, of two and of three pods.
@@ -66,28 +134,7 @@ fn laws_hold_through_acts_of_people_and_faults() {
 #[ignore = "takes half an hour; part of make soak"]
 fn long_search_of_small_worlds() {
     let pods = |pods| worlds::all().into_iter().map(move |setting| Setting { pods, ..setting });
-    let budgets = [
-        Budget { people: 2, faults: 0, delays: 0 },
-        Budget { people: 1, faults: 1, delays: 1 },
-        Budget { people: 1, faults: 2, delays: 0 },
-        Budget { people: 0, faults: 3, delays: 2 },
-    ];
-    let mut total = explore::Found::default();
-    for left in budgets {
-        let settings = pods(2).chain(pods(3)).collect();
-        let found = Search { settings, left, most: 45_000 }.run();
-        found.tell(&format!("{left:?}"));
-        total.add(found);
-    }
-    total.tell("all");
-    total.must_be_lawful();
+    let settings: Vec<Setting> = pods(2).chain(pods(3)).collect();
+    let total = long_search::<Rollouts>(&LONG, &settings, 45_000);
     assert!(total.states >= 30_000_000, "{} states", total.states);
-}
-
-fn daily(search: &Daily) {
-    let found = Search { settings: worlds::daily(), left: search.left, most: search.most }.run();
-    found.tell(search.name);
-    found.must_be_lawful();
-    assert!(found.states >= search.floor, "{}: {} states", search.name, found.states);
-    assert_eq!(found.ended, found.states);
 }

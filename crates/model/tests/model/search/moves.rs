@@ -1,4 +1,4 @@
-//! What may happen in a search, and how often.
+//! What may happen in a search, and what comes of it.
 
 use std::sync::Arc;
 
@@ -8,32 +8,12 @@ use sts_plus_model::world::{ROLLOUT, SET, template_of};
 use sts_plus_model::{Answer, Deed, Metric, Stop, World};
 
 use super::{
-    key::Key,
+    Node,
     laws::{Eyes, Mind},
 };
+use crate::explore;
 
-/// One thing that happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
-    /// Until something is due.
-    Time,
-    /// So long that answers are stale and what is not Ready is broken.
-    Late,
-    Controller,
-    /// Its own periodic look too: it may run at any time.
-    Operator(Answer),
-    /// Killed before this write; with a write before it, that is a reply that was lost.
-    Kill(u8),
-    /// It sees the status as it was before the last write.
-    OldStatus,
-    /// A second operator, or the same one with old views, looks.
-    Look,
-    /// Prometheus is asked, and what happens until the answer is there has its time.
-    Ask(Answer),
-    /// What was seen, or the answer, is acted on.
-    Act,
-    People(Deeds),
-}
+pub type Move = explore::moves::Move<Deeds>;
 
 /// What people, their tools, and accidents do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,29 +39,11 @@ pub enum Deeds {
     Quota(Option<usize>),
 }
 
-/// How often what costs something may still happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Budget {
-    pub people: u8,
-    /// Crashes, lost replies, old views.
-    pub faults: u8,
-    /// Times that time passes although somebody has something to do.
-    pub delays: u8,
-}
-
 /// What a second pair of eyes has seen, or the answer that is on its way.
 pub struct Kept {
     pub world: World,
     pub mind: Mind,
     pub answer: Option<Try>,
-}
-
-#[derive(Clone)]
-pub struct Node {
-    pub world: World,
-    pub mind: Mind,
-    pub left: Budget,
-    pub kept: Option<Arc<Kept>>,
 }
 
 /// The name under which the target is away.
@@ -106,64 +68,7 @@ pub fn people(pods: i32) -> Vec<Deeds> {
     deeds
 }
 
-/// Everything that can happen next, and what comes of it.
-pub fn next(node: &Node, people: &[Deeds]) -> Vec<(Move, Node, Vec<String>)> {
-    let here = Key::of_world(node);
-    let mut next = Vec::new();
-    let mut try_move = |step: Move, must_change: bool| {
-        let Some((after, breaches)) = after(node, step) else { return false };
-        if must_change && Key::of_world(&after) == here && breaches.is_empty() {
-            return false;
-        }
-        next.push((step, after, breaches));
-        true
-    };
-    let mut is_busy = try_move(Move::Controller, true);
-    is_busy |= try_move(Move::Operator(Answer::Pass), true);
-    if is_flaky(&node.world) {
-        for answer in [Answer::Refuse, Answer::Error] {
-            is_busy |= try_move(Move::Operator(answer), true);
-        }
-    }
-    let delay = u8::from(is_busy);
-    if delay <= node.left.delays {
-        try_move(Move::Time, false);
-    }
-    if node.left.delays > 0 {
-        try_move(Move::Late, false);
-    }
-    if node.kept.is_some() {
-        try_move(Move::Act, false);
-    }
-    if node.left.faults > 0 {
-        let mut write = 0;
-        while try_move(Move::Kill(write), false) {
-            write += 1;
-        }
-        try_move(Move::OldStatus, true);
-        if node.kept.is_none() {
-            try_move(Move::Look, false);
-            for answer in if is_flaky(&node.world) { &FLAKES[..] } else { &FLAKES[..1] } {
-                try_move(Move::Ask(*answer), false);
-            }
-        }
-    }
-    if node.left.people > 0 {
-        for deed in people {
-            try_move(Move::People(*deed), true);
-        }
-    }
-    for (step, after, _) in &mut next {
-        if *step == Move::Time {
-            after.left.delays -= delay;
-        }
-    }
-    next
-}
-
-const FLAKES: [Answer; 3] = [Answer::Pass, Answer::Refuse, Answer::Error];
-
-fn is_flaky(world: &World) -> bool {
+pub fn is_flaky(world: &World) -> bool {
     let wanted = world.sets.get(SET).map(|set| world.release(set.template).metric);
     wanted == Some(Metric::Flaky)
 }
@@ -183,9 +88,8 @@ pub fn after(before: &Node, step: Move) -> Option<(Node, Vec<String>)> {
         Move::Late => {
             world.now += 66;
             world.live();
-            node.left.delays -= 1;
         }
-        Move::Controller => drop(world.sync(SET)),
+        Move::Controller(_) => drop(world.sync(SET)),
         Move::Operator(answer) => {
             world.oracle = answer;
             world.operate(ROLLOUT, Stop::Never);
@@ -213,11 +117,7 @@ pub fn after(before: &Node, step: Move) -> Option<(Node, Vec<String>)> {
         Move::Act => act(world, kept.as_deref()?)?,
         Move::People(deed) => people_do(world, deed)?,
     }
-    match step {
-        Move::Kill(_) | Move::OldStatus | Move::Look | Move::Ask(_) => node.left.faults -= 1,
-        Move::People(_) => node.left.people -= 1,
-        _ => {}
-    }
+    node.left.pay(&step);
     // What the operator process remembers is of no use here: it may run at any moment.
     for own in node.world.rollouts.values_mut() {
         own.seen = None;

@@ -3,46 +3,32 @@
 use sts_plus_model::{Answer, Loop};
 
 use super::{
-    ends::Ends,
-    laws::Mind,
-    moves::{Budget, Deeds, Move, Node, after},
+    Rollouts,
+    moves::{Deeds, Move},
     worlds::{Kind, Policies, Setting, USUAL},
 };
+use crate::explore::is_lawful;
 
-const ANY: Budget = Budget { people: 9, faults: 9, delays: 9 };
-
-/// No law is broken on the way, and from the last state on the ends are good.
-fn lawful(setting: Setting, path: &[Move]) {
-    let mut node = Node { world: setting.world(), mind: Mind::default(), left: ANY, kept: None };
-    for step in path {
-        let (next, breaches) = after(&node, *step).expect("the move is possible");
-        assert!(breaches.is_empty(), "{step:?}: {breaches:?}\n{}", next.world.tale.long_story());
-        node = next;
-    }
-    let wrong = Ends::new(&setting).of(&node);
-    assert!(wrong.is_empty(), "{}\n{}", wrong[0].0, wrong[0].1);
-}
-
-const SEEN: Move = Move::Controller;
+const SEEN: Move = Move::Controller(0);
 const ACTS: Move = Move::Operator(Answer::Pass);
 
 /// Under the hold the missing pod can only be made at the current revision, which is neither the last good nor the wanted one.
 #[test]
 fn a_fix_where_the_current_revision_cannot_be_made() {
     let setting = Setting { kind: Kind::Refused, policies: Policies::Off, ..USUAL };
-    lawful(setting, &[Move::People(Deeds::Remake(2)), SEEN]);
+    is_lawful::<Rollouts>(setting, &[Move::People(Deeds::Remake(2)), SEEN]);
 }
 
 /// A preflight covers no pod, so a pod that is born in the same second has not passed.
 #[test]
 fn a_fix_after_a_scale_up_in_the_second_of_the_preflight() {
     let setting = Setting { kind: Kind::Bad, ..USUAL };
-    lawful(setting, &[SEEN, ACTS, ACTS, ACTS, Move::People(Deeds::Scale(3)), SEEN]);
+    is_lawful::<Rollouts>(setting, &[SEEN, ACTS, ACTS, ACTS, Move::People(Deeds::Scale(3)), SEEN]);
 }
 
 /// The answer to a question of an operator before this one.
 #[test]
 fn two_answers_in_one_period() {
     let setting = Setting { native: Loop::GateOff, passes: 2, pause_before: true, ..USUAL };
-    lawful(setting, &[SEEN, ACTS, ACTS, Move::Ask(Answer::Pass), ACTS, Move::Act]);
+    is_lawful::<Rollouts>(setting, &[SEEN, ACTS, ACTS, Move::Ask(Answer::Pass), ACTS, Move::Act]);
 }

@@ -25,7 +25,7 @@ impl Mind {
         if let Move::People(deed) = step {
             self.people(deed, before, after);
         }
-        if step == Move::Controller {
+        if matches!(step, Move::Controller(_)) {
             breaches.extend(self.s5(before, after));
         }
         self.follow_pods(before, after);

@@ -6,6 +6,7 @@ use sts_plus_api::OnFailure;
 use sts_plus_model::world::{ROLLOUT, SET};
 use sts_plus_model::{Health, Loop, Metric, Release, World};
 
+use crate::explore::LOOPS;
 use crate::story::{LONG, set_mut};
 
 /// What template 2 is like.
@@ -102,14 +103,6 @@ fn release(kind: Kind) -> Release {
     Release { health, metric }
 }
 
-/// Every loop that differs for this policy of pods.
-pub const LOOPS: [(bool, Loop); 5] = [
-    (false, Loop::GateOff),
-    (true, Loop::GateOff),
-    (false, Loop::Gate135),
-    (true, Loop::Gate135),
-    (true, Loop::Gate137),
-];
 pub const KINDS: [Kind; 5] = [Kind::Good, Kind::Crashing, Kind::Bad, Kind::Flaky, Kind::Refused];
 pub const POLICIES: [OnFailure; 4] = [OnFailure::Hold, OnFailure::Pause, OnFailure::Rollback, OnFailure::Proceed];
 

@@ -7,31 +7,12 @@ use sts_plus_model::versions::{World, world::content_of};
 use sts_plus_model::{Health, Metric, Pod, Release};
 
 use super::{
+    Node,
     key::Key,
     laws::is_true,
-    moves::Node,
     worlds::{Kind, Setting},
 };
-
-/// Longer than anything in these worlds takes.
-const LONG: i64 = 1800;
-/// Rounds in one moment after which somebody never rests.
-const RESTLESS: usize = 100;
-/// The template that mends everything.
-const FIX: u32 = 4;
-/// How often a person answers before it is clear that this never ends.
-const ANSWERS: usize = 6;
-
-/// Why it ended.
-#[derive(Debug, PartialEq, Eq)]
-enum Halt {
-    /// From here on the end is known to be good.
-    Known,
-    Quiet,
-    /// It goes on for ever in the same way.
-    Again,
-    Restless,
-}
+use crate::explore::ends::{ANSWERS, FIX, Halt, LONG, Runs, Wrong, good, run};
 
 /// Ends of one world.
 pub struct Ends {
@@ -40,8 +21,6 @@ pub struct Ends {
     fixed: HashSet<u64>,
     kind: Kind,
 }
-
-type Wrong = Option<(String, String)>;
 
 impl Ends {
     pub fn new(setting: &Setting) -> Self {
@@ -210,11 +189,6 @@ fn stays(node: &Node, world: &World) -> Option<String> {
     set.filter(|_| !world.owner.spec.paused && !node.mind.is_lost).map(sts_plus_model::Set::layout)
 }
 
-fn good(known: &mut HashSet<u64>, met: Vec<u64>) -> Wrong {
-    known.extend(met);
-    None
-}
-
 #[allow(clippy::unnecessary_wraps, reason = "as every end gives it")]
 fn wrong(what: &str, why: &str, world: &World) -> Wrong {
     let status = &world.status;
@@ -247,26 +221,21 @@ fn heal(world: &mut World, comes_up: impl Fn(u32) -> bool) {
     }
 }
 
-fn run(world: &mut World, known: &HashSet<u64>, met: &mut Vec<u64>) -> Halt {
-    let end = world.native.now + LONG;
-    let mut mine = HashSet::new();
-    loop {
-        let key = Key::of_end(world);
-        if known.contains(&key) {
-            return Halt::Known;
-        }
-        if !mine.insert(key) {
-            return Halt::Again;
-        }
-        met.push(key);
-        if (0..RESTLESS).all(|_| world.round()) {
-            return Halt::Restless;
-        }
-        match world.next_due() {
-            None => return Halt::Quiet,
-            Some(next) if next > end => return Halt::Again,
-            Some(next) => world.native.now = next,
-        }
+impl Runs for World {
+    fn key(&self) -> u64 {
+        Key::of_end(self)
+    }
+
+    fn now(&mut self) -> &mut i64 {
+        &mut self.native.now
+    }
+
+    fn round(&mut self) -> bool {
+        Self::round(self)
+    }
+
+    fn next_due(&self) -> Option<i64> {
+        Self::next_due(self)
     }
 }
 

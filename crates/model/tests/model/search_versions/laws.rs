@@ -10,13 +10,14 @@ use sts_plus_model::world::second;
 use sts_plus_model::{Deed, Set};
 
 use super::{
-    key::{AGO, Key, LONG_AGO},
-    moves::{Deeds, Kept, Move, Node},
+    Node,
+    moves::{Deeds, Kept, Move},
     places::{self, Zone},
     remember,
     sides::{self, Tries},
     worlds::WATCH,
 };
+use crate::explore::ages::{AGO, Ages, LONG_AGO};
 
 /// As many passes, and as many tries, as any world here needs.
 pub const ENOUGH: i32 = 2;
@@ -233,7 +234,7 @@ impl Mind {
     }
 
     /// What of it makes two states different ones.
-    pub fn put(&self, key: &mut Key) {
+    pub fn put(&self, key: &mut Ages) {
         key.put(&(&self.in_charge, &self.numbers, self.is_lost, &self.ours));
         key.maybe_ago(self.promoted, AGO);
         let tries = &self.tries;

@@ -4,7 +4,6 @@
 //! exist yet.
 
 mod ends;
-mod explore;
 mod key;
 mod laws;
 mod moves;
@@ -14,17 +13,85 @@ mod sides;
 mod stories;
 mod worlds;
 
-use explore::{Found, Search};
-use moves::Budget;
+use sts_plus_api::VersionPhase;
+use sts_plus_model::versions::World;
+
+use crate::explore::{
+    self, Daily, Game, long_search,
+    moves::{Budget, LONG},
+};
+use ends::Ends;
+use key::Key;
+use laws::Mind;
+use moves::{Deeds, Kept, Move};
 use worlds::Setting;
 
-/// A search that runs every day, and how many states it has at least.
-pub struct Daily {
-    pub name: &'static str,
-    left: Budget,
-    /// At most so many states in each world.
-    most: usize,
-    pub floor: usize,
+/// An ExtendedStatefulSet and its StatefulSets.
+#[derive(Clone, Debug, Default)]
+pub struct Versions;
+
+pub type Node = explore::Node<Versions>;
+
+impl Game for Versions {
+    type Setting = Setting;
+    type Deed = Deeds;
+    type World = World;
+    type Mind = Mind;
+    type Kept = Kept;
+    type Ends = Ends;
+
+    fn start(setting: &Setting, left: Budget) -> Node {
+        let world = setting.world();
+        Node { mind: Mind::of(&world), world, left, kept: None }
+    }
+
+    fn people(setting: &Setting) -> Vec<Deeds> {
+        moves::people(setting)
+    }
+
+    fn ends(setting: &Setting) -> Ends {
+        Ends::new(setting)
+    }
+
+    fn wrong(ends: &mut Ends, node: &Node) -> Vec<(String, String)> {
+        ends.of(node)
+    }
+
+    fn met(ends: &Ends) -> usize {
+        ends.count()
+    }
+
+    fn key(node: &Node) -> u64 {
+        Key::of(node)
+    }
+
+    fn key_of_world(node: &Node) -> u64 {
+        Key::of_world(node)
+    }
+
+    fn after(node: &Node, step: Move) -> Option<(Node, Vec<String>)> {
+        moves::after(node, step)
+    }
+
+    fn sets(world: &World) -> u8 {
+        u8::try_from(world.native.sets.len()).unwrap()
+    }
+
+    fn is_flaky(world: &World) -> bool {
+        moves::is_flaky(world)
+    }
+
+    fn phase(world: &World) -> Option<usize> {
+        Some(world.status.phase as usize)
+    }
+
+    fn name_of_phase(phase: usize) -> String {
+        VersionPhase::ALL.iter().find(|one| **one as usize == phase).map(|one| format!("{one:?}")).unwrap_or_default()
+    }
+
+    fn tell(world: &World) -> (i64, String, String) {
+        (world.native.now, world.layout(), world.native.tale.long_story())
+    }
 }
 
 /// Side by side: one act of people, faults, and both.
@@ -47,64 +114,44 @@ const BOTH: Budget = Budget { people: 1, faults: 1, delays: 0 };
 // spec: es§3, L100
 #[test]
 fn versions_side_by_side_are_lawful_whatever_people_do_once() {
-    daily(&SIDES[0], worlds::side_by_side());
+    SIDES[0].is_lawful::<Versions>(worlds::side_by_side());
 }
 
 // spec: es§3, L075, L100
 #[test]
 fn versions_side_by_side_are_lawful_through_faults_of_the_operator() {
-    daily(&SIDES[1], worlds::side_by_side());
+    SIDES[1].is_lawful::<Versions>(worlds::side_by_side());
 }
 
 // spec: es§3, L075, L100
 #[test]
 fn versions_side_by_side_are_lawful_through_acts_and_faults() {
-    daily(&SIDES[2], worlds::side_by_side());
+    SIDES[2].is_lawful::<Versions>(worlds::side_by_side());
 }
 
 // spec: es§7, L100
 #[test]
 fn versions_in_place_are_lawful_whatever_people_do_once() {
-    daily(&PLACES[0], worlds::in_place_daily());
+    PLACES[0].is_lawful::<Versions>(worlds::in_place_daily());
 }
 
 // spec: es§7, L075, L100
 #[test]
 fn versions_in_place_are_lawful_through_faults_of_the_operator() {
-    daily(&PLACES[1], worlds::in_place_daily());
+    PLACES[1].is_lawful::<Versions>(worlds::in_place_daily());
 }
 
 // spec: es§7, L075, L100
 #[test]
 fn versions_in_place_are_lawful_through_acts_and_faults() {
-    daily(&PLACES[2], worlds::in_place_daily());
+    PLACES[2].is_lawful::<Versions>(worlds::in_place_daily());
 }
 
 /// What takes a quarter of an hour.
 #[test]
 #[ignore = "takes a quarter of an hour; part of make soak"]
 fn long_search_of_versions() {
-    let budgets = [
-        Budget { people: 2, faults: 0, delays: 0 },
-        Budget { people: 1, faults: 1, delays: 1 },
-        Budget { people: 1, faults: 2, delays: 0 },
-        Budget { people: 0, faults: 3, delays: 2 },
-    ];
-    let mut total = Found::default();
-    for left in budgets {
-        let settings: Vec<Setting> = worlds::side_by_side().into_iter().chain(worlds::in_place()).collect();
-        let found = Search { settings, left, most: 8_000 }.run();
-        found.tell(&format!("{left:?}"));
-        total.add(found);
-    }
-    total.tell("all");
-    total.must_be_lawful();
+    let settings: Vec<Setting> = worlds::side_by_side().into_iter().chain(worlds::in_place()).collect();
+    let total = long_search::<Versions>(&LONG, &settings, 8_000);
     assert!(total.states >= 2_000_000, "{} states", total.states);
-}
-
-fn daily(search: &Daily, settings: Vec<Setting>) {
-    let found = Search { settings, left: search.left, most: search.most }.run();
-    found.tell(search.name);
-    found.must_be_lawful();
-    assert!(found.states >= search.floor, "{}: {} states", search.name, found.states);
 }

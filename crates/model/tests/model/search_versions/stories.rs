@@ -4,24 +4,11 @@ use sts_plus_api::OnFailure;
 use sts_plus_model::{Answer, Loop};
 
 use super::{
-    ends::Ends,
-    moves::{Budget, Deeds, Move, Node, after},
+    Versions,
+    moves::{Deeds, Move},
     worlds::{Kind, PLACE, SIDE, Setting},
 };
-
-const ANY: Budget = Budget { people: 9, faults: 9, delays: 9 };
-
-/// No law is broken on the way, and from the last state on the ends are good.
-fn lawful(setting: Setting, path: &[Move]) {
-    let mut node = Node::new(&setting, ANY);
-    for step in path {
-        let (next, breaches) = after(&node, *step).expect("the move is possible");
-        assert!(breaches.is_empty(), "{step:?}: {breaches:?}\n{}", next.world.native.tale.long_story());
-        node = next;
-    }
-    let wrong = Ends::new(&setting).of(&node);
-    assert!(wrong.is_empty(), "{}\n{}", wrong[0].0, wrong[0].1);
-}
+use crate::explore::is_lawful;
 
 const SEEN: Move = Move::Controller(0);
 const ACTS: Move = Move::Operator(Answer::Pass);
@@ -31,14 +18,14 @@ const ACTS: Move = Move::Operator(Answer::Pass);
 #[test]
 fn a_version_with_several_broken_pods_is_removed() {
     let setting = Setting { kind: Kind::Crashing, delay: 1, ..SIDE };
-    lawful(setting, &[Move::People(Deeds::BreakAll(0))]);
+    is_lawful::<Versions>(setting, &[Move::People(Deeds::BreakAll(0))]);
 }
 
 /// The operator was late, and killed after it had asked for the canaries: they had failed before they were there.
 #[test]
 fn canaries_that_a_crash_kept_from_being_noted_have_all_their_time() {
     for setting in [SIDE, Setting { canaries: 0, parallel: true, ..SIDE }] {
-        lawful(setting, &[ACTS, ACTS, ACTS, Move::Late, Move::Kill(1), ACTS]);
+        is_lawful::<Versions>(setting, &[ACTS, ACTS, ACTS, Move::Late, Move::Kill(1), ACTS]);
     }
 }
 
@@ -46,7 +33,7 @@ fn canaries_that_a_crash_kept_from_being_noted_have_all_their_time() {
 #[test]
 fn an_install_that_does_not_come_up_is_stalled_also_when_the_status_was_lost() {
     let setting = Setting { kind: Kind::Crashing, fresh: true, native: Loop::Gate137, ..SIDE };
-    lawful(setting, &[ACTS, ACTS, SEEN, ACTS, Move::Time, Move::People(Deeds::StatusLost)]);
+    is_lawful::<Versions>(setting, &[ACTS, ACTS, SEEN, ACTS, Move::Time, Move::People(Deeds::StatusLost)]);
 }
 
 /// The status was lost after version 2 had failed in place, and the fix was written: the mark of version 2 rejected the fix.
@@ -56,5 +43,5 @@ fn the_mark_of_a_version_does_not_reject_the_fix_of_a_lost_status() {
         Setting { kind: Kind::Unmakeable, parallel: true, on_failure: OnFailure::Rollback, policies: false, ..PLACE };
     let lost = Move::People(Deeds::StatusLost);
     let path = [ACTS, ACTS, SEEN, ACTS, ACTS, ACTS, SEEN, ACTS, Move::Time, SEEN, ACTS, Move::Time, ACTS, lost];
-    lawful(setting, &path);
+    is_lawful::<Versions>(setting, &path);
 }

@@ -5,6 +5,8 @@ use sts_plus_decide::ServiceView;
 use sts_plus_model::versions::{Owner, World};
 use sts_plus_model::{Health, Loop, Metric, Release};
 
+use crate::explore::LOOPS;
+
 /// What template 2 is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -150,17 +152,10 @@ pub fn side_by_side() -> Vec<Setting> {
 
 /// In place: every kind of release with every onFailure; loops, zones and what else there is take turns.
 pub fn in_place() -> Vec<Setting> {
-    let loops = [
-        (false, Loop::GateOff),
-        (true, Loop::GateOff),
-        (false, Loop::Gate135),
-        (true, Loop::Gate135),
-        (true, Loop::Gate137),
-    ];
     let all = KINDS.iter().enumerate().flat_map(move |(row, kind)| {
         FAILURES.iter().enumerate().flat_map(move |(column, on_failure)| {
-            let (parallel, native) = loops[(row + column) % loops.len()];
-            let (parallel_too, native_too) = loops[(row + column + 2) % loops.len()];
+            let (parallel, native) = LOOPS[(row + column) % LOOPS.len()];
+            let (parallel_too, native_too) = LOOPS[(row + column + 2) % LOOPS.len()];
             let of = Setting {
                 kind: *kind,
                 on_failure: *on_failure,
