@@ -134,10 +134,13 @@ impl<'a> Slots<'a> {
     /// The first thing that keeps the pods from all being there and available, leaving out the indexes in `except`. Pods at the wanted
     /// revision are judged before the others: what a release does is not hidden by what was broken before it.
     pub(crate) fn obstacle(&self, except: &[PodIndex]) -> Option<Obstacle<'a>> {
-        if let Some(pod) = self.surplus.first() {
-            return Some(if pod.deleting { self.leaving(pod) } else { Obstacle::Surplus(pod) });
+        let inside = self.obstacle_inside(except);
+        let is_release = matches!(inside, Some(Obstacle::Broken(pod)) if self.is_wanted(pod));
+        match self.surplus.first().filter(|_| !is_release) {
+            Some(pod) if pod.deleting => Some(self.leaving(pod)),
+            Some(pod) => Some(Obstacle::Surplus(pod)),
+            None => inside,
         }
-        self.obstacle_inside(except)
     }
 
     fn obstacle_inside(&self, except: &[PodIndex]) -> Option<Obstacle<'a>> {

@@ -31,7 +31,9 @@ pub(super) fn unseen(round: &mut Round, must_claim: bool) -> Option<Why> {
         round.wish = Wish::Full;
         return Some(Why::awaiting_controller(&set.name, true));
     }
-    if let Some(why) = undo_drift(round) {
+    // What a person allows now is for a revision that nobody knows yet.
+    let is_allowed = hold::allowed(set) == Some(round.slots.partition());
+    if !is_allowed && let Some(why) = undo_drift(round) {
         return Some(why);
     }
     // The controller answers within milliseconds. If it does not, what the status says may be about another template.
@@ -148,6 +150,7 @@ pub(super) fn undo_drift(round: &mut Round) -> Option<Why> {
         round.wish = Wish::TakeOver;
         // A person's word ends a failed cycle, or its hold would take the word back.
         (round.memory.activity, round.memory.failure) = (Activity::Idle, None);
+        round.memory.progress(round.now);
         round.warn(Reason::PartitionAllowed, &why.message);
         return Some(why);
     }

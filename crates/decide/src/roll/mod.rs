@@ -268,18 +268,20 @@ fn follow(round: &mut Round, kind: Kind, index: PodIndex, judged: Judged) -> Flo
             }
             advance(round, kind, &verdict)
         }
-        Judged::Failed(..) if kind == Kind::Preflight && repair::disowns(round, index) => {
-            round.wake_now();
-            let pod = round.slots.pod_name(index);
-            Flow::Stands(Why::repairing(format!(
-                "{pod} does not pass its checks any more; it is replaced without them"
-            )))
+        Judged::Failed(reason, message) => {
+            if kind == Kind::Preflight
+                && let Some(pod) = repair::disowned(round)
+            {
+                round.wake_now();
+                let why = format!("{pod} does not pass its checks any more; it is replaced without them");
+                return Flow::Stands(Why::repairing(why));
+            }
+            match failing::fail(round, kind, index, reason, &message) {
+                Outcome::Proceed(verdict) => advance(round, kind, &verdict),
+                Outcome::RollBack => Flow::Stands(rollback::next(round)),
+                Outcome::Stands(why) => Flow::Stands(why),
+            }
         }
-        Judged::Failed(reason, message) => match failing::fail(round, kind, index, reason, &message) {
-            Outcome::Proceed(verdict) => advance(round, kind, &verdict),
-            Outcome::RollBack => Flow::Stands(rollback::next(round)),
-            Outcome::Stands(why) => Flow::Stands(why),
-        },
     }
 }
 

@@ -76,18 +76,16 @@ pub(super) fn next(round: &mut Round) -> Option<Why> {
     Some(repair.step(round, lowest))
 }
 
-/// The checks before the first pod are refused where that pod has left the last good revision and has passed there once: it does not pass any
-/// more, and a fix is not kept out by what it replaces. True if so; it is repaired from now on.
-pub(super) fn disowns(round: &mut Round, index: PodIndex) -> bool {
-    let good = round.last_good();
-    let Some(pod) = round.slots.pod(index) else { return false };
-    let has_left = pod.revision.as_deref() != Some(&good) && !round.slots.is_wanted(pod);
-    if !has_left || !round.memory.has_passed(index, pod) {
-        return false;
-    }
+/// The checks before the first pod are refused while a pod that has left the last good revision has passed there once: it may not pass any
+/// more, and a fix is not kept out by what it replaces. The pod, if there is one; it is repaired from now on.
+pub(super) fn disowned(round: &mut Round) -> Option<String> {
+    let (slots, good) = (&round.slots, round.last_good());
+    let has_left = |pod: &PodView| pod.revision.as_deref() != Some(&good);
+    let mut passed = slots.off().filter(|(index, pod)| has_left(pod) && round.memory.has_passed(*index, pod));
+    let (_, pod) = passed.next_back()?;
     round.memory.passed.retain(|passed| Some(&passed.revision) != pod.revision.as_ref());
     round.memory.activity = Activity::Idle;
-    true
+    Some(pod.name.clone())
 }
 
 /// Ends a repair that is over. What it opened and what is not rolled yet is held again.

@@ -6,7 +6,6 @@ use sts_plus_api::{Reason, Upgrade, UpgradeStep, VersionPhase};
 
 use crate::{
     observed::{Keeper, SetView},
-    pods::is_ready,
     versions::{
         draft::Draft,
         observed::ChildView,
@@ -89,14 +88,21 @@ fn is_known(draft: &Draft, hash: &str) -> bool {
     draft.status.details.iter().any(|detail| Some(detail.version) == current && detail.hash == *hash)
 }
 
-/// The version that is in charge as far as the pods tell, when the status does not know one: the one with most Ready pods, the lower one of
-/// two. Zones that were dropped do not count while others are there, and one on whose way its StatefulSet is, is not in charge yet.
+/// The version that is in charge as far as the StatefulSets tell, when the status does not know one: the largest one, the lower one of two.
+/// Which pods are Ready says nothing: after a restore a canary may come up first. Zones that were dropped do not count while others are there,
+/// and a version on whose way its StatefulSet is, is not in charge yet.
 fn found(world: &World) -> Option<i32> {
     let children = || world.observed.children.iter().filter(|child| world.is_listed(child));
     let counts = |child: &ChildView| world.is_listed(child) || children().next().is_none();
-    let ready = |version: &i32| -> usize {
-        let children = world.children(*version).iter().filter(|child| counts(child));
-        children.map(|child| world.pods_at(child, *version).filter(|pod| is_ready(pod)).count()).sum()
+    let size = |child: &ChildView, version: i32| -> usize {
+        if world.is_in_place {
+            return world.pods_at(child, version).count();
+        }
+        child.set.as_deref().map_or(0, |set| usize::try_from(set.replicas).unwrap_or(0))
+    };
+    let size_of = |version: i32| -> usize {
+        let children = world.children(version).iter().filter(|child| counts(child));
+        children.map(|child| size(child, version)).sum()
     };
     let is_on_its_way = |version: i32| {
         let is_awaited = |set: &SetView| set.current_revision != set.update_revision;
@@ -105,7 +111,7 @@ fn found(world: &World) -> Option<i32> {
     let known = || world.versions().chain(world.observed.kept.keys().copied().filter(|_| world.is_in_place));
     let most = |versions: &mut dyn Iterator<Item = i32>| {
         let sound = versions.filter(|version| world.stale(*version).is_none());
-        sound.max_by_key(|version| (ready(version), Reverse(*version)))
+        sound.max_by_key(|version| (size_of(*version), Reverse(*version)))
     };
     most(&mut known().filter(|version| !is_on_its_way(*version))).or_else(|| most(&mut world.versions()))
 }

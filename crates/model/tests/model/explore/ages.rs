@@ -1,7 +1,8 @@
 //! A hash in which times count from now, and what is long ago is all the same.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
+use foldhash::quality::{FixedState, FoldHasher};
 use jiff::Timestamp;
 use sts_plus_api::Current;
 use sts_plus_model::world::second;
@@ -11,15 +12,14 @@ pub const LONG_AGO: i64 = 70;
 /// Of all else a few periods are enough.
 pub const AGO: i64 = 12;
 
-#[derive(Clone)]
 pub struct Ages {
-    hasher: DefaultHasher,
+    hasher: FoldHasher<'static>,
     now: i64,
 }
 
 impl Ages {
     pub fn at(now: i64) -> Self {
-        Self { hasher: DefaultHasher::new(), now }
+        Self { hasher: FixedState::default().build_hasher(), now }
     }
 
     pub fn finish(&self) -> u64 {

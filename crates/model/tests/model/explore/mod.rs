@@ -4,6 +4,7 @@
 pub mod ages;
 pub mod ends;
 pub mod moves;
+pub mod openings;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::{Debug, Write as _};
@@ -138,10 +139,10 @@ pub fn long_search<G: Game>(budgets: &[Budget], settings: &[G::Setting], most: u
     for left in budgets {
         let found = Search::<G> { settings: settings.to_vec(), left: *left, most }.run();
         found.tell(&format!("{left:?}"));
+        found.must_be_lawful();
         total.add(found);
     }
     total.tell("all");
-    total.must_be_lawful();
     total
 }
 

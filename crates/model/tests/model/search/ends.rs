@@ -9,6 +9,7 @@ use sts_plus_model::{Metric, Pod, Release, World};
 use super::{
     Node,
     key::Key,
+    openings::HEIR,
     worlds::{Kind, Setting},
 };
 use crate::explore::ends::{ANSWERS, FIX, Halt, Runs, Wrong, good, run};
@@ -99,13 +100,17 @@ fn is_refused(node: &Node, kind: Kind, known: &mut HashSet<u64>) -> Wrong {
         return wrong("S8: a pod of the failed revision stays", &set.layout(), &world);
     }
     let is_named = match own.status.phase {
-        Phase::Completed | Phase::Idle => is_done(&world),
-        Phase::Failed | Phase::Held | Phase::Paused | Phase::Blocked => true,
+        _ if own.spec.skips_checks() => true,
+        Phase::Completed => is_done(&world),
+        // At rest on pods that do not come up, and so it says.
+        Phase::Idle => is_done(&world) || !is_true(&world, "Ready"),
+        Phase::Held => !is_ill(&world) || own.status.failure.is_some() || !own.status.rejected_revisions.is_empty(),
+        Phase::Failed | Phase::Paused | Phase::Blocked => true,
         Phase::RolledBack => {
             own.spec.check.on_failure == OnFailure::Rollback || !own.status.rejected_revisions.is_empty()
         }
-        Phase::RollingBack => is_true(&world, "Stalled"),
-        Phase::Rolling | Phase::Checking => is_waiting_for_pods(&world),
+        Phase::RollingBack => is_true(&world, "Stalled") || is_waiting_for_pods(&world),
+        Phase::Rolling | Phase::Checking => is_waiting_for_pods(&world) && !is_ill(&world),
     };
     if is_named {
         good(known, met)
@@ -139,6 +144,10 @@ fn is_fixed(node: &Node, known: &mut HashSet<u64>) -> Wrong {
     match run(&mut world, known, &mut met) {
         Halt::Known => good(known, met),
         Halt::Quiet if is_done(&world) => good(known, met),
+        // Nobody holds the set any more.
+        _ if !world.rollouts.contains_key(ROLLOUT) => None,
+        // It was let in, and its own checks are refused.
+        _ if has_failed_there(&world) => None,
         halt => wrong("S9: a fix is kept out", &format!("{halt:?}"), &world),
     }
 }
@@ -157,6 +166,7 @@ fn wrong(what: &str, why: &str, world: &World) -> Wrong {
 fn calm(world: &mut World) {
     world.tale.clear();
     (world.quota, world.prometheus_down) = (None, false);
+    world.rollouts.remove(HEIR);
     for own in world.rollouts.values_mut() {
         own.seen = None;
     }
@@ -217,6 +227,19 @@ fn is_done(world: &World) -> bool {
 fn is_waiting_for_pods(world: &World) -> bool {
     let set = &world.sets[SET];
     !world.is_whole(set)
+}
+
+/// A pod of the template is not available, for as long as this has run. That is a failure of the release, whatever else is broken.
+fn is_ill(world: &World) -> bool {
+    let set = &world.sets[SET];
+    set.pods.values().any(|pod| pod.revision == set.wanted() && !pod.is_healthy())
+}
+
+/// The cycle of a pod of the template has failed.
+fn has_failed_there(world: &World) -> bool {
+    let (own, set) = (&world.rollouts[ROLLOUT], &world.sets[SET]);
+    let failed = own.status.failure.as_ref().map(|failure| &failure.revision);
+    failed == Some(&set.wanted()) && set.pods.values().any(|pod| pod.revision == set.wanted())
 }
 
 /// The one who is waited for does what the reason asks for.

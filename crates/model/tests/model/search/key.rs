@@ -129,7 +129,8 @@ impl Key {
         self.ages.put(&(status.replicas, status.updated_replicas, status.ready_replicas));
         self.ages.put(&(status.completion_time.is_some(), &status.failure));
         self.ages.time(status.start_time, 2);
-        self.ages.time(status.last_progress_time, AGO);
+        let longest = if own.spec.progress_deadline_seconds.is_some() { LONG_AGO } else { AGO };
+        self.ages.time(status.last_progress_time, longest);
         self.ages.time(status.remade_since, 2);
         for passed in &status.passed {
             self.ages.put(&(&passed.revision, passed.index, passed.since.is_some()));
@@ -168,6 +169,7 @@ impl Key {
             self.ages.ago(*pass, LONG_AGO);
         }
         self.ages.maybe_ago(mind.ill_since, AGO);
+        self.ages.maybe_ago(mind.moved, LONG_AGO);
     }
 
     /// Which pods and sets that were seen are still the same ones.

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sts_plus_api::{DeletionPolicy, OnFailure, PhasedRolloutSpec, PhasedRolloutStatus, names};
+use sts_plus_api::{DeletionPolicy, OnFailure, Phase, PhasedRolloutSpec, PhasedRolloutStatus, Step, names};
 use sts_plus_model::world::{ROLLOUT, SET};
 use sts_plus_model::{Deed, Pod, Set, World};
 
 use super::Node;
 use super::moves::{Kept, Move, template};
+use super::openings::HEIR;
 
 /// A pass older than a period and this much allows nothing.
 const STALE: i64 = 60;
@@ -37,6 +38,8 @@ pub struct Mind {
     pub gone_back: BTreeSet<u32>,
     /// Pods that were available before they were rolled, and are not yet again.
     pub ours: BTreeSet<i32>,
+    /// When a pod was sent away to be made anew, where there is a deadline for progress.
+    pub moved: Option<i64>,
     /// Of the check that the passes are about.
     pub check: u64,
     /// As it was before the status was written last.
@@ -217,6 +220,9 @@ pub fn s4_release(act: &Act) -> Option<String> {
     }
     let own = act.eyes.world().rollouts.get(ROLLOUT)?;
     let is_let_go = own.deleting || act.spec.target_ref != SET;
+    if is_let_go && act.eyes.world().rollouts.contains_key(HEIR) {
+        return Some("S4: the partition is removed before the heir has the set".to_owned());
+    }
     if act.spec.skips_checks() && !act.spec.paused && !is_let_go {
         return None;
     }
@@ -277,8 +283,31 @@ pub fn s8(act: &Act, mind: &Mind) -> Option<String> {
 pub fn s8_ends(act: &Act, is: &PhasedRolloutStatus) -> Option<String> {
     let wanted = act.seen.wanted();
     let stays = act.seen.pods.values().any(|pod| pod.revision == wanted);
-    let is_over = is.phase == sts_plus_api::Phase::RolledBack && is.target_revision.as_ref() == Some(&wanted);
+    let is_over = is.phase == Phase::RolledBack && is.target_revision.as_ref() == Some(&wanted);
     (is_over && stays).then(|| format!("S8: rolled back with {}", act.seen.layout()))
+}
+
+/// S5: a missing pod is never settled: neither is the set at rest, nor are its checks the final ones.
+pub fn s5_missing(act: &Act, is: &PhasedRolloutStatus) -> Option<String> {
+    let (set, wanted) = (act.seen, act.seen.wanted());
+    // What is open may come at the revision.
+    let is_missing = |ordinal: i32| !set.pods.contains_key(&ordinal) && ordinal - set.start < set.threshold();
+    let is_missing = set.ordinals().any(is_missing);
+    let has_flipped = set.status.current.as_ref() == Some(&wanted);
+    let is_final = is.current.as_ref().is_some_and(|current| current.step == Step::Final);
+    let is_settled = is_final || matches!(is.phase, Phase::Idle | Phase::Completed);
+    let is_of_it = is.target_revision.as_ref() == Some(&wanted);
+    (is_missing && is_settled && is_of_it && !has_flipped)
+        .then(|| format!("S5: {:?} with {} of {} pods", is.phase, set.layout(), set.replicas))
+}
+
+/// S11: no progress is told only if no pod has moved for as long.
+pub fn s11_progress(act: &Act, mind: &Mind, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus) -> Option<String> {
+    let is_told =
+        |status: &PhasedRolloutStatus| status.conditions.iter().any(|one| one.reason == "ProgressDeadlineExceeded");
+    let ago = act.now - mind.moved?;
+    (is_told(is) && !is_told(was) && ago < i64::from(act.spec.progress_deadline_seconds?))
+        .then(|| format!("S11: no progress is told {ago} s after a pod has moved"))
 }
 
 /// S10: Completed and `RolledOut` only when true.

@@ -1,10 +1,12 @@
 //! Stories that a search has found, each with what was wrong. A new one is copied here as it is printed.
 
+use sts_plus_api::OnFailure;
 use sts_plus_model::{Answer, Loop};
 
 use super::{
     Rollouts,
     moves::{Deeds, Move},
+    openings::Opening,
     worlds::{Kind, Policies, Setting, USUAL},
 };
 use crate::explore::is_lawful;
@@ -31,4 +33,33 @@ fn a_fix_after_a_scale_up_in_the_second_of_the_preflight() {
 fn two_answers_in_one_period() {
     let setting = Setting { native: Loop::GateOff, passes: 2, pause_before: true, ..USUAL };
     is_lawful::<Rollouts>(setting, &[SEEN, ACTS, ACTS, Move::Ask(Answer::Pass), ACTS, Move::Act]);
+}
+
+/// What a person allows while the controller is slow is for the template that it has not seen: it was taken for the revision before, and all
+/// pods were said to be rolled out.
+#[test]
+fn a_partition_that_is_allowed_before_the_controller_has_seen_the_template() {
+    is_lawful::<Rollouts>(USUAL, &[Move::Late, ACTS, Move::People(Deeds::BreakGlass(0)), ACTS]);
+}
+
+/// A person let the pods roll, and in the same write it was told that there is no progress.
+#[test]
+fn a_partition_that_is_allowed_is_progress() {
+    let setting =
+        Setting { opening: Opening::GoingBack, kind: Kind::Bad, pods: 3, on_failure: OnFailure::Rollback, ..USUAL };
+    is_lawful::<Rollouts>(setting, &[Move::Time, Move::People(Deeds::BreakGlass(0)), SEEN, ACTS]);
+}
+
+/// A pod that had passed refuses the checks of the fix, and above it a pod of the last good revision was born: the fix waited for ever.
+#[test]
+fn a_fix_after_a_scale_up_beside_a_pod_that_does_not_pass_any_more() {
+    let setting = Setting { opening: Opening::Awaits, kind: Kind::Bad, pause_before: true, ..USUAL };
+    is_lawful::<Rollouts>(setting, &[Move::People(Deeds::Scale(3))]);
+}
+
+/// The pod that is to go waits for the broken one of the release below it, whose failure was never counted.
+#[test]
+fn a_pod_of_the_release_is_judged_before_one_that_is_to_go() {
+    let setting = Setting { opening: Opening::Hidden, kind: Kind::Crashing, on_failure: OnFailure::Pause, ..USUAL };
+    is_lawful::<Rollouts>(setting, &[Move::People(Deeds::Scale(1))]);
 }

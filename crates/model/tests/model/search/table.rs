@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::{env, fs, path::PathBuf};
 
-use super::{BOTH, FAULTS, PEOPLE};
+use super::{BOTH, FAULTS, OPENINGS, PEOPLE};
 use crate::search_versions::{PLACES, SIDES};
 
 /// Law, what it says in short, and what searches it besides the tests that are named after it.
@@ -40,7 +40,7 @@ impl By {
     /// Each search with the least number of its states.
     fn searches(self) -> Vec<(&'static str, usize)> {
         match self {
-            Self::Rollout => [&PEOPLE, &FAULTS, &BOTH].map(|search| (search.name, search.floor)).to_vec(),
+            Self::Rollout => [&PEOPLE, &FAULTS, &BOTH, &OPENINGS].map(|search| (search.name, search.floor)).to_vec(),
             Self::SideBySide => SIDES.iter().map(|search| (search.name, search.floor)).collect(),
             Self::InPlace => PLACES.iter().map(|search| (search.name, search.floor)).collect(),
         }

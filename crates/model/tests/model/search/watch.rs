@@ -9,7 +9,8 @@ use sts_plus_model::world::{ROLLOUT, SET, second};
 use sts_plus_model::{Deed, Pod, Set, Who, World};
 
 use super::laws::{
-    Act, Breaches, Exempt, Eyes, Mind, PASSES, TRIES, exemption, s1, s2, s4, s4_release, s6, s7, s8, s8_ends, s10,
+    Act, Breaches, Exempt, Eyes, Mind, PASSES, TRIES, exemption, s1, s2, s4, s4_release, s5_missing, s6, s7, s8,
+    s8_ends, s10, s11_progress,
 };
 use super::moves::{Deeds, Move, template};
 
@@ -71,6 +72,8 @@ impl Mind {
             breaches.extend(s6(&act, self, was, &now.status, after));
             breaches.extend(s8_ends(&act, &now.status));
             breaches.extend(s10(&act, was, &now.status));
+            breaches.extend(s5_missing(&act, &now.status));
+            breaches.extend(s11_progress(&act, self, was, &now.status));
             self.remember(&act, was, &now.status);
             self.older = Some(Arc::new(Self { older: None, ..live }));
         } else if is_older {
@@ -109,6 +112,10 @@ impl Mind {
             return;
         }
         self.ill_since = None;
+        if outcome != "pass" {
+            // Answers may be heard in another order than they were asked for: what was asked before a pass does not come after it.
+            self.passes.retain(|pass| *pass >= time);
+        }
         match outcome {
             "pass" => {
                 self.answers = more(self.answers);
@@ -117,11 +124,8 @@ impl Mind {
                     self.passes.remove(0);
                 }
             }
-            "fail" => {
-                (self.answers, self.is_refused) = (more(self.answers), true);
-                self.passes.clear();
-            }
-            _ => self.passes.clear(),
+            "fail" => (self.answers, self.is_refused) = (more(self.answers), true),
+            _ => {}
         }
     }
 
@@ -199,12 +203,16 @@ impl Mind {
             written.is_some_and(|(revision, _)| revision == set.wanted())
         };
         let is_known = after.policy || before.sets.get(SET).is_some_and(is_written);
+        let has_deadline = after.rollouts.get(ROLLOUT).is_some_and(|own| own.spec.progress_deadline_seconds.is_some());
         for deed in after.tale.deeds() {
             if let Deed::Deleted(who @ (Who::Native | Who::Operator), name) = deed {
                 if *who == Who::Native && !is_known {
                     continue;
                 }
                 let ordinal = name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok()).unwrap_or(0);
+                if has_deadline && set.ordinals().any(|one| one == ordinal) {
+                    self.moved = Some(after.now);
+                }
                 if old.get(&ordinal).is_some_and(|pod| pod.is_available(set.min_ready, after.now)) {
                     self.ours.insert(ordinal);
                 }

@@ -1,15 +1,16 @@
-//! The small worlds in which a search begins: template 2 has just been written.
+//! The small worlds in which a search begins.
 
 use std::collections::BTreeSet;
 
-use sts_plus_api::OnFailure;
-use sts_plus_model::world::{ROLLOUT, SET};
+use sts_plus_api::{DeletionPolicy, OnFailure};
+use sts_plus_model::world::ROLLOUT;
 use sts_plus_model::{Health, Loop, Metric, Release, World};
 
-use crate::explore::LOOPS;
+use super::{Node, laws::Mind, openings::Opening};
+use crate::explore::{LOOPS, moves::Budget};
 use crate::story::{LONG, set_mut};
 
-/// What template 2 is like.
+/// What the newest template is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Good,
@@ -44,6 +45,7 @@ pub struct Setting {
     pub delay: i32,
     pub pause_before: bool,
     pub policies: Policies,
+    pub opening: Opening,
 }
 
 pub const USUAL: Setting = Setting {
@@ -57,6 +59,7 @@ pub const USUAL: Setting = Setting {
     delay: 0,
     pause_before: false,
     policies: Policies::On,
+    opening: Opening::Written,
 };
 
 /// Short checks.
@@ -68,9 +71,9 @@ pub fn shorten(world: &mut World) {
 }
 
 impl Setting {
-    /// The world at the moment at which template 2 is written.
-    pub fn world(&self) -> World {
-        let mut world = World::new(self.pods);
+    /// The world before the opening.
+    fn world(&self) -> World {
+        let mut world = self.opening.begin(self.pods);
         world.native = self.native;
         world.policy = self.policies == Policies::On;
         world.refuses = self.policies == Policies::Refusing;
@@ -82,14 +85,28 @@ impl Setting {
         (spec.check.on_failure, spec.check.preflight) = (self.on_failure, self.preflight);
         (spec.check.success_threshold, spec.check.initial_delay_seconds) = (self.passes, self.delay);
         spec.pause_before = if self.pause_before { vec![0] } else { Vec::new() };
-        match self.kind {
-            Kind::Refused => world.refused_templates = BTreeSet::from([2]),
-            kind => drop(world.releases.insert(2, release(kind))),
+        spec.deletion_policy = (self.opening == Opening::Heir).then_some(DeletionPolicy::Release);
+        if self.opening != Opening::Claimed {
+            world.settle(LONG);
         }
-        world.settle(LONG);
-        world.set_template(SET, 2);
         world.tale.clear();
         world
+    }
+
+    /// The state in which the search begins, with what may happen in it.
+    pub fn start(&self, left: Budget) -> Node {
+        let (world, mind) = (self.world(), Mind::default());
+        let mut node = self.opening.play(Node { world, mind, left, kept: None });
+        node.left = left;
+        let newest = self.opening.newest();
+        match self.kind {
+            Kind::Refused => node.world.refused_templates = BTreeSet::from([newest]),
+            // It has begun to fail already.
+            _ if self.opening == Opening::GoingBack => {}
+            kind => drop(node.world.releases.insert(newest, release(kind))),
+        }
+        node.world.tale.clear();
+        node
     }
 }
 
@@ -104,7 +121,7 @@ fn release(kind: Kind) -> Release {
 }
 
 pub const KINDS: [Kind; 5] = [Kind::Good, Kind::Crashing, Kind::Bad, Kind::Flaky, Kind::Refused];
-pub const POLICIES: [OnFailure; 4] = [OnFailure::Hold, OnFailure::Pause, OnFailure::Rollback, OnFailure::Proceed];
+const POLICIES: [OnFailure; 4] = [OnFailure::Hold, OnFailure::Pause, OnFailure::Rollback, OnFailure::Proceed];
 
 /// Every loop with every kind of release and every onFailure; what else there is takes turns.
 pub fn all() -> Vec<Setting> {

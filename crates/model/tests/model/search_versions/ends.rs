@@ -155,6 +155,8 @@ fn is_refused(node: &Node, kind: Kind, known: &mut HashSet<u64>) -> Wrong {
         VersionPhase::Failed => has_failed(&world),
         VersionPhase::Paused => world.owner.spec.paused,
         VersionPhase::Held | VersionPhase::Blocked => true,
+        // Nobody knows any more that there was another version, and the pods that do not come up are named.
+        VersionPhase::Progressing if node.mind.is_lost => !is_true(status, "Ready"),
         // A person has to change the template, and is told so.
         _ => is_true(status, "Stalled"),
     };

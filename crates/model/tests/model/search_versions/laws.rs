@@ -35,6 +35,8 @@ pub struct Mind {
     pub numbers: BTreeMap<i32, u32>,
     /// A hand has emptied the status.
     pub is_lost: bool,
+    /// Templates of versions that were stale, as long as nobody but an accident has done anything about it.
+    pub stale: BTreeSet<u32>,
     /// When a version was promoted last.
     pub promoted: Option<i64>,
     /// Side by side: the version on its way.
@@ -155,6 +157,7 @@ impl Mind {
         }
         breaches.extend(self.numbers(&act));
         breaches.extend(words(&act));
+        breaches.extend(self.tries_again(&act));
         if let Some(is) = act.is {
             if let Some(current) = is.current_version.filter(|current| !self.in_charge.contains(current)) {
                 self.promoted = Some(act.now);
@@ -186,12 +189,16 @@ impl Mind {
     fn people(&mut self, deed: Deeds, before: &World, after: &World) {
         match deed {
             Deeds::StatusLost => self.is_lost = true,
-            Deeds::Retry if is_stale(before) => {
+            Deeds::Retry if is_stale(&before.status) => {
                 let rolled = std::mem::take(&mut self.tries.rolled);
                 let begun = Some(after.native.now);
                 self.tries = Tries { version: self.tries.version, begun, rolled, ..Tries::default() };
             }
             _ => {}
+        }
+        if !matches!(deed, Deeds::StatusLost | Deeds::Pause(_) | Deeds::Delete(..) | Deeds::Break(..) | Deeds::Heal(..))
+        {
+            self.stale.clear();
         }
         remember::people(self, deed, before, after);
     }
@@ -202,6 +209,21 @@ impl Mind {
         } else {
             sides::follow(self, after);
         }
+    }
+
+    /// What is stale is not tried again without a person.
+    fn tries_again(&mut self, act: &Act) -> Option<String> {
+        let upgrade = act.is?.upgrade.as_ref()?;
+        let template = act.after.template_of_version(upgrade.version)?;
+        if upgrade.step == UpgradeStep::Stale {
+            // A retry may have been set that is not heard yet.
+            if !is_stale(act.was) {
+                self.stale.insert(template);
+            }
+            return None;
+        }
+        let is_again = self.stale.contains(&template) && upgrade.step != UpgradeStep::Waiting;
+        is_again.then(|| format!("S12: template {template}, which is stale, is tried again: {:?}", upgrade.step))
     }
 
     /// Numbers grow by one, are in the status before anything carries them, and have one template for ever.
@@ -235,7 +257,7 @@ impl Mind {
 
     /// What of it makes two states different ones.
     pub fn put(&self, key: &mut Ages) {
-        key.put(&(&self.in_charge, &self.numbers, self.is_lost, &self.ours));
+        key.put(&(&self.in_charge, &self.numbers, self.is_lost, &self.ours, &self.stale));
         key.maybe_ago(self.promoted, AGO);
         let tries = &self.tries;
         key.put(&(tries.version, tries.answers, tries.is_refused, tries.has_passed, &tries.rolled));
@@ -308,8 +330,8 @@ fn has_all(world: &World, version: i32, zone: Option<&str>, count: i32) -> bool 
         .map_or(count == 0, |set| is_whole(set) && (!world.is_in_place() || world.is_at(set, version)))
 }
 
-fn is_stale(world: &World) -> bool {
-    world.status.upgrade.as_ref().is_some_and(|upgrade| upgrade.step == UpgradeStep::Stale)
+fn is_stale(status: &ExtendedStatefulSetStatus) -> bool {
+    status.upgrade.as_ref().is_some_and(|upgrade| upgrade.step == UpgradeStep::Stale)
 }
 
 pub fn is_true(status: &ExtendedStatefulSetStatus, kind: &str) -> bool {

@@ -7,6 +7,7 @@ mod ends;
 mod key;
 mod laws;
 mod moves;
+mod openings;
 mod places;
 mod remember;
 mod sides;
@@ -41,8 +42,7 @@ impl Game for Versions {
     type Ends = Ends;
 
     fn start(setting: &Setting, left: Budget) -> Node {
-        let world = setting.world();
-        Node { mind: Mind::of(&world), world, left, kept: None }
+        setting.start(left)
     }
 
     fn people(setting: &Setting) -> Vec<Deeds> {
@@ -95,21 +95,24 @@ impl Game for Versions {
 }
 
 /// Side by side: one act of people, faults, and both.
-pub const SIDES: [Daily; 3] = [
+pub const SIDES: [Daily; 4] = [
     Daily { name: "side by side, one act of people", left: PEOPLE, most: 1_300, floor: 33_000 },
     Daily { name: "side by side, two faults, late once", left: FAULTS, most: 1_300, floor: 33_000 },
     Daily { name: "side by side, one act and one fault", left: BOTH, most: 1_300, floor: 33_000 },
+    Daily { name: "side by side, where a fault was found once", left: AFTER, most: 1_300, floor: 3_000 },
 ];
 /// The same in place.
-pub const PLACES: [Daily; 3] = [
+pub const PLACES: [Daily; 4] = [
     Daily { name: "in place, one act of people", left: PEOPLE, most: 1_400, floor: 33_000 },
     Daily { name: "in place, two faults, late once", left: FAULTS, most: 1_400, floor: 33_000 },
     Daily { name: "in place, one act and one fault", left: BOTH, most: 1_400, floor: 33_000 },
+    Daily { name: "in place, where a fault was found once", left: AFTER, most: 1_400, floor: 3_000 },
 ];
 
 const PEOPLE: Budget = Budget { people: 1, faults: 0, delays: 0 };
 const FAULTS: Budget = Budget { people: 0, faults: 2, delays: 1 };
 const BOTH: Budget = Budget { people: 1, faults: 1, delays: 0 };
+const AFTER: Budget = Budget { people: 1, faults: 0, delays: 1 };
 
 // spec: es§3, L100
 #[test]
@@ -147,11 +150,24 @@ fn versions_in_place_are_lawful_through_acts_and_faults() {
     PLACES[2].is_lawful::<Versions>(worlds::in_place_daily());
 }
 
+// spec: es§3, L100
+#[test]
+fn versions_side_by_side_are_lawful_where_a_fault_was_found_once() {
+    SIDES[3].is_lawful::<Versions>(openings::side_by_side());
+}
+
+// spec: es§7, L100
+#[test]
+fn versions_in_place_are_lawful_where_a_fault_was_found_once() {
+    PLACES[3].is_lawful::<Versions>(openings::in_place());
+}
+
 /// What takes a quarter of an hour.
 #[test]
 #[ignore = "takes a quarter of an hour; part of make soak"]
 fn long_search_of_versions() {
-    let settings: Vec<Setting> = worlds::side_by_side().into_iter().chain(worlds::in_place()).collect();
+    let all = [worlds::side_by_side(), worlds::in_place(), openings::side_by_side(), openings::in_place()];
+    let settings: Vec<Setting> = all.into_iter().flatten().collect();
     let total = long_search::<Versions>(&LONG, &settings, 8_000);
     assert!(total.states >= 2_000_000, "{} states", total.states);
 }

@@ -150,7 +150,8 @@ fn loses(act: &Act, mind: &Mind, set: &Set, has: i32) -> Option<String> {
         return dropped(act, set, has, version).and_then(|why| breach(&why));
     };
     // By a wish, and a template that is written anew, or a hand that is put back.
-    if wanted == has && current == Some(version) {
+    let is_current = current.map_or(mind.is_lost, |current| current == version);
+    if wanted == has && is_current {
         return None;
     }
     let Some(current) = current.filter(|current| *current != version) else {
@@ -224,7 +225,7 @@ fn grows(act: &Act, mind: &Mind, set: &Set) -> Option<String> {
     }
     let is_rolling =
         act.was.upgrade.as_ref().is_some_and(|up| up.version == version && up.step == UpgradeStep::Rolling);
-    let may_roll = is_rolling || canaries == 0;
+    let may_roll = is_rolling || canaries == 0 || (mind.is_lost && is_largest(act, mind, version));
     if !may_roll {
         return breach("and its canaries have not passed");
     }
@@ -267,23 +268,28 @@ fn promoted(act: &Act, mind: &Mind) -> Option<String> {
     let seen = act.seen;
     let breach = |why: &str| Some(format!("S12: {is} is in charge after {was:?}, {why}: {}", seen.layout()));
     let Some(was) = was else {
-        // The first one, or the status was lost: the one with most available pods, of those that ever were.
-        let best = mind.in_charge.iter().map(|version| seen.available(*version)).max().unwrap_or(0);
-        let is_worse = !mind.in_charge.contains(&is) && best > 0 && seen.available(is) <= best;
-        return if is_worse { breach("and another one was") } else { None };
+        // The first one, or the status was lost.
+        return if is_largest(act, mind, is) { None } else { breach("and another one was") };
     };
     seen.sets_of(was).next()?;
     if !seen.is_complete(is) {
         return breach("without its pods");
     }
-    // Without pods there is nothing to be checked, and it is said so.
-    let is_bare = seen.owner.replicas() == 0;
-    let is_allowed = is_bare || mind.in_charge.contains(&is) || mind.tries.rolled.contains(&is);
+    // Without pods there is nothing to be checked, and it is said so; nor are there checks without canaries.
+    let has_no_canaries = seen.owner.replicas() == 0 || seen.owner.spec.update_strategy.canaries == 0;
+    let is_allowed = has_no_canaries || mind.in_charge.contains(&is) || mind.tries.rolled.contains(&is);
     if !is_allowed {
         return breach("without its checks");
     }
     let is_wanted = seen.template_of_version(is) == Some(seen.owner.template);
     if is_wanted { None } else { breach("and nobody wants it") }
+}
+
+/// Of those that were ever in charge none is as large, or it was one of them. What is Ready says nothing.
+fn is_largest(act: &Act, mind: &Mind, version: i32) -> bool {
+    let size = |version: i32| -> i32 { act.seen.sets_of(version).map(|set| set.replicas).sum() };
+    let largest = mind.in_charge.iter().map(|other| size(*other)).max().unwrap_or(0);
+    mind.in_charge.contains(&version) || largest == 0 || size(version) > largest
 }
 
 /// A try fails only if its checks refused, or its step was not done in time.

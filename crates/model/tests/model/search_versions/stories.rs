@@ -6,6 +6,7 @@ use sts_plus_model::{Answer, Loop};
 use super::{
     Versions,
     moves::{Deeds, Move},
+    openings::Opening,
     worlds::{Kind, PLACE, SIDE, Setting},
 };
 use crate::explore::is_lawful;
@@ -44,4 +45,16 @@ fn the_mark_of_a_version_does_not_reject_the_fix_of_a_lost_status() {
     let lost = Move::People(Deeds::StatusLost);
     let path = [ACTS, ACTS, SEEN, ACTS, ACTS, ACTS, SEEN, ACTS, Move::Time, SEEN, ACTS, Move::Time, ACTS, lost];
     is_lawful::<Versions>(setting, &path);
+}
+
+/// A restore without the status: the canary came up before the pods of the version in charge did, and was in charge, unchecked.
+#[test]
+fn a_canary_that_comes_up_first_after_a_restore_is_not_in_charge() {
+    for pods in [1, 2] {
+        let setting = Setting { opening: Opening::Watched, passes: 2, pods, ..SIDE };
+        is_lawful::<Versions>(
+            setting,
+            &[Move::People(Deeds::StatusLost), Move::People(Deeds::BreakAll(0)), ACTS, ACTS],
+        );
+    }
 }

@@ -5,7 +5,8 @@ use sts_plus_decide::ServiceView;
 use sts_plus_model::versions::{Owner, World};
 use sts_plus_model::{Health, Loop, Metric, Release};
 
-use crate::explore::LOOPS;
+use super::{Node, laws::Mind, openings::Opening};
+use crate::explore::{LOOPS, moves::Budget};
 
 /// What template 2 is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub struct Setting {
     /// Template 2 is the first one ever.
     pub fresh: bool,
     pub pods: i32,
+    pub opening: Opening,
 }
 
 pub const SIDE: Setting = Setting {
@@ -63,6 +65,7 @@ pub const SIDE: Setting = Setting {
     policies: true,
     fresh: false,
     pods: 2,
+    opening: Opening::Written,
 };
 pub const PLACE: Setting = Setting { in_place: true, ..SIDE };
 
@@ -94,6 +97,14 @@ impl Setting {
         world.native.tale.clear();
         (world.seen, world.wake) = (None, None);
         world
+    }
+
+    /// The state in which the search begins, with what may happen in it.
+    pub fn start(&self, left: Budget) -> Node {
+        let world = self.world();
+        let mut node = self.opening.play(Node { mind: Mind::of(&world), world, left, kept: None });
+        node.left = left;
+        node
     }
 
     fn owner(&self) -> Owner {
@@ -131,7 +142,7 @@ fn release(kind: Kind) -> Release {
 pub const KINDS: [Kind; 5] = [Kind::Good, Kind::Crashing, Kind::Bad, Kind::Flaky, Kind::Unmakeable];
 const FAILURES: [OnFailure; 4] = [OnFailure::Hold, OnFailure::Pause, OnFailure::Rollback, OnFailure::Proceed];
 const ONE: &[&str] = &["a"];
-const TWO: &[&str] = &["a", "b"];
+pub const TWO: &[&str] = &["a", "b"];
 
 /// Versions side by side: every kind of release, with and without canaries, checks, Services, further tries and zones.
 pub fn side_by_side() -> Vec<Setting> {
