@@ -248,8 +248,9 @@ impl Conditions<'_> {
 
     fn rolled_out(&self) -> New {
         let Why { reason, message, motion, .. } = self.why;
-        let is_known =
-            *motion != Motion::Refused && !matches!(reason, Reason::AwaitingController | Reason::RevisionRejected);
+        // While the controller has not seen the latest change, what is settled may be another template.
+        let is_seen = self.slots.is_none_or(|slots| slots.set.is_seen());
+        let is_known = *motion != Motion::Refused && *reason != Reason::RevisionRejected && is_seen;
         if !is_known || !self.memory.is_settled() {
             return (false, *reason, message.clone());
         }

@@ -272,12 +272,24 @@ impl<G: Game> Found<G> {
     pub fn must_be_lawful(&self) {
         let mut broken: Vec<&Story<G>> = self.breaches.values().collect();
         broken.sort_by_key(|story| story.path.len());
-        let stories: Vec<String> = broken.into_iter().take(TOLD).map(Story::tell).collect();
-        assert!(stories.is_empty(), "{} laws\n{}", self.breaches.len(), stories.join("\n==========\n"));
+        let more = broken.split_off(broken.len().min(TOLD));
+        let stories: Vec<String> = broken.into_iter().map(Story::tell).collect();
+        let more: Vec<String> = more.into_iter().map(Story::line).collect();
+        assert!(
+            stories.is_empty(),
+            "{} laws\n{}\n{}",
+            self.breaches.len(),
+            stories.join("\n==========\n"),
+            more.join("\n")
+        );
     }
 }
 
 impl<G: Game> Story<G> {
+    fn line(&self) -> String {
+        format!("{} AFTER {:?} IN {:?}", self.breach, self.path, self.setting)
+    }
+
     /// The breach, how it came about, and how to see it again.
     pub fn tell(&self) -> String {
         let mut text = format!(

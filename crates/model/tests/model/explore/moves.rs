@@ -38,9 +38,8 @@ pub struct Budget {
     pub delays: u8,
 }
 
-/// What a long search takes.
-pub const LONG: [Budget; 4] = [
-    Budget { people: 2, faults: 0, delays: 0 },
+/// What a long search takes. Two acts of people in one story are not in it: what such a search tells is not judged yet.
+pub const LONG: [Budget; 3] = [
     Budget { people: 1, faults: 1, delays: 1 },
     Budget { people: 1, faults: 2, delays: 0 },
     Budget { people: 0, faults: 3, delays: 2 },

@@ -138,7 +138,7 @@ fn is_fixed(node: &Node, known: &mut HashSet<u64>) -> Wrong {
     let must_raise = world.refuses;
     world.edit(SET, "a fix", |set| {
         set.template = FIX;
-        set.partition = if must_raise && set.partition.is_some() { Some(names::HOLD) } else { set.partition };
+        set.partition = if must_raise { Some(names::HOLD) } else { set.partition };
     });
     let mut met = Vec::new();
     match run(&mut world, known, &mut met) {
@@ -229,10 +229,11 @@ fn is_waiting_for_pods(world: &World) -> bool {
     !world.is_whole(set)
 }
 
-/// A pod of the template is not available, for as long as this has run. That is a failure of the release, whatever else is broken.
+/// A pod of a new template is not available, for as long as this has run. That is a failure of the release, whatever else is broken.
 fn is_ill(world: &World) -> bool {
     let set = &world.sets[SET];
-    set.pods.values().any(|pod| pod.revision == set.wanted() && !pod.is_healthy())
+    let is_new = world.ledger.good(SET) != Some(&set.wanted());
+    is_new && set.pods.values().any(|pod| pod.revision == set.wanted() && !pod.is_healthy())
 }
 
 /// The cycle of a pod of the template has failed.
@@ -257,6 +258,7 @@ fn answer(world: &mut World) -> Result<(), String> {
         }
         "ChecksFailed" | "PodBroken" if is_pause => retry(world),
         "RevisionRejected" if !own.status.rejected_revisions.is_empty() => retry(world),
+        "SkipCheck" if world.sets[SET].partition.is_some() => world.set_partition(SET, None),
         "RollingBack" if is_true(world, "Stalled") => world.set_template(SET, FIX),
         "TargetNotFound" if spec.target_ref != SET => {
             world.configure(ROLLOUT, "back", |spec| SET.clone_into(&mut spec.target_ref));

@@ -169,6 +169,7 @@ impl Key {
             self.ages.ago(*pass, LONG_AGO);
         }
         self.ages.maybe_ago(mind.ill_since, AGO);
+        self.ages.put(&mind.by_hand);
         self.ages.maybe_ago(mind.moved, LONG_AGO);
     }
 

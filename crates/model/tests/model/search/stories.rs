@@ -63,3 +63,10 @@ fn a_pod_of_the_release_is_judged_before_one_that_is_to_go() {
     let setting = Setting { opening: Opening::Hidden, kind: Kind::Crashing, on_failure: OnFailure::Pause, ..USUAL };
     is_lawful::<Rollouts>(setting, &[Move::People(Deeds::Scale(1))]);
 }
+
+/// The controller had not seen the template, somebody lowered the partition, and in the same write all pods were said to be rolled out.
+#[test]
+fn what_the_controller_has_not_seen_is_not_rolled_out() {
+    let setting = Setting { policies: Policies::Off, ..USUAL };
+    is_lawful::<Rollouts>(setting, &[Move::Late, ACTS, Move::People(Deeds::Partition(None)), ACTS]);
+}

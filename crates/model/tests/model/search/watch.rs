@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sts_plus_api::{OnFailure, PhasedRolloutSpec, PhasedRolloutStatus, Step, names};
 use sts_plus_model::world::{ROLLOUT, SET, second};
-use sts_plus_model::{Deed, Pod, Set, Who, World};
+use sts_plus_model::{Deed, Pod, Rollout, Set, Who, World};
 
 use super::laws::{
     Act, Breaches, Exempt, Eyes, Mind, PASSES, TRIES, exemption, s1, s2, s4, s4_release, s5_missing, s6, s7, s8,
@@ -29,7 +29,12 @@ impl Mind {
         if matches!(step, Move::Controller(_)) {
             breaches.extend(self.s5(before, after));
         }
-        self.follow_pods(before, after);
+        let moved = self.moved;
+        self.follow_pods(eyes, after);
+        if is_operator && !has_written(after) {
+            // Nobody has noted it.
+            self.moved = moved;
+        }
         breaches.extend(self.s3());
         breaches
     }
@@ -66,8 +71,7 @@ impl Mind {
         if set.replicas == 0 && set.partition == Some(0) {
             self.approved.extend((0..8).map(|index| (set.template, index)));
         }
-        let has_written = after.tale.deeds().any(|deed| matches!(deed, Deed::Status(..)));
-        if let Some(now) = after.rollouts.get(ROLLOUT).filter(|_| has_written) {
+        if let Some(now) = after.rollouts.get(ROLLOUT).filter(|_| has_written(after)) {
             let was = &eyes.before.world.rollouts[ROLLOUT].status;
             breaches.extend(s6(&act, self, was, &now.status, after));
             breaches.extend(s8_ends(&act, &now.status));
@@ -119,7 +123,10 @@ impl Mind {
         match outcome {
             "pass" => {
                 self.answers = more(self.answers);
-                self.passes.push(time);
+                // Two in one period count once.
+                if self.passes.last().is_none_or(|last| time - last >= i64::from(spec.check.period_seconds)) {
+                    self.passes.push(time);
+                }
                 if self.passes.len() > PASSES {
                     self.passes.remove(0);
                 }
@@ -158,7 +165,7 @@ impl Mind {
         if old != new {
             self.approved.clear();
             self.begin_cycle();
-            self.paused = None;
+            (self.paused, self.by_hand) = (None, false);
         }
         match deed {
             Deeds::Retry if is_failed(before) => {
@@ -171,6 +178,7 @@ impl Mind {
             Deeds::BreakGlass(_) | Deeds::Partition(_) => {
                 let Some((old, set)) = before.sets.get(SET).zip(after.sets.get(SET)) else { return };
                 if set.threshold() < old.threshold() && (matches!(deed, Deeds::BreakGlass(_)) || !after.policy) {
+                    self.by_hand = true;
                     let allowed = set.threshold()..set.replicas;
                     self.approved.extend(allowed.map(|index| (set.template, index)));
                     (self.paused, self.gone_back) = (None, BTreeSet::new());
@@ -184,8 +192,34 @@ impl Mind {
         }
     }
 
+    /// Whether a deletion by that one is our doing.
+    fn is_ours(&self, who: Who, eyes: &Eyes, after: &World) -> bool {
+        let before = &eyes.before.world;
+        let (old, set) = (before.sets.get(SET), after.sets.get(SET));
+        match who {
+            // What the controller does for a template that the operator has not seen yet, without the policies, or after a person has opened the
+            // set or has let it go, is not.
+            Who::Native => {
+                let is_written = |set: &Set| {
+                    let written =
+                        set.annotations.get(names::WRITTEN_PARTITION).and_then(|written| written.rsplit_once('/'));
+                    written.is_some_and(|(revision, _)| revision == set.wanted())
+                };
+                let is_held = |own: &Rollout| !own.deleting && !own.spec.skips_checks() && own.spec.target_ref == SET;
+                (after.policy || old.is_some_and(is_written))
+                    && !self.by_hand
+                    && before.rollouts.get(ROLLOUT).is_some_and(is_held)
+            }
+            // A deletion tests the UID of the pod, and can test nothing of the set: that no other operator has opened it meanwhile is what the
+            // lease is for.
+            Who::Operator => !eyes.is_older() || eyes.set().map(|set| set.generation) == set.map(|set| set.generation),
+            Who::User => false,
+        }
+    }
+
     /// What is disturbed, ill, or back.
-    fn follow_pods(&mut self, before: &World, after: &World) {
+    fn follow_pods(&mut self, eyes: &Eyes, after: &World) {
+        let before = &eyes.before.world;
         let Some(set) = after.sets.get(SET) else { return };
         if !after.is_whole(set) {
             self.passes.clear();
@@ -197,18 +231,11 @@ impl Mind {
             self.ill_since.get_or_insert(after.now);
         }
         let old: BTreeMap<i32, Pod> = before.sets.get(SET).map(|set| set.pods.clone()).unwrap_or_default();
-        // What the controller does for a template that the operator has not seen yet, without the policies, is not our doing.
-        let is_written = |set: &Set| {
-            let written = set.annotations.get(names::WRITTEN_PARTITION).and_then(|written| written.rsplit_once('/'));
-            written.is_some_and(|(revision, _)| revision == set.wanted())
-        };
-        let is_known = after.policy || before.sets.get(SET).is_some_and(is_written);
         let has_deadline = after.rollouts.get(ROLLOUT).is_some_and(|own| own.spec.progress_deadline_seconds.is_some());
         for deed in after.tale.deeds() {
-            if let Deed::Deleted(who @ (Who::Native | Who::Operator), name) = deed {
-                if *who == Who::Native && !is_known {
-                    continue;
-                }
+            if let Deed::Deleted(who, name) = deed
+                && self.is_ours(*who, eyes, after)
+            {
                 let ordinal = name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok()).unwrap_or(0);
                 if has_deadline && set.ordinals().any(|one| one == ordinal) {
                     self.moved = Some(after.now);
@@ -223,6 +250,11 @@ impl Mind {
         let range: Vec<i32> = set.ordinals().collect();
         self.ours.retain(|ordinal| range.contains(ordinal) && !is_there(ordinal));
     }
+}
+
+/// The status was written in this move.
+fn has_written(after: &World) -> bool {
+    after.tale.deeds().any(|deed| matches!(deed, Deed::Status(..)))
 }
 
 fn more(answers: i32) -> i32 {
