@@ -120,6 +120,12 @@ impl Tale {
         self.lines.iter().map(|(_, deed)| deed)
     }
 
+    /// True if the operator has written a status.
+    #[must_use]
+    pub fn has_status(&self) -> bool {
+        self.deeds().any(|deed| matches!(deed, Deed::Status(..)))
+    }
+
     /// How many there are of a kind.
     pub fn count(&self, is: impl Fn(&Deed) -> bool) -> usize {
         self.deeds().filter(|deed| is(deed)).count()

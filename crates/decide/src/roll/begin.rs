@@ -31,9 +31,7 @@ pub(super) fn unseen(round: &mut Round, must_claim: bool) -> Option<Why> {
         round.wish = Wish::Full;
         return Some(Why::awaiting_controller(&set.name, true));
     }
-    // What a person allows now is for a revision that nobody knows yet.
-    let is_allowed = hold::allowed(set) == Some(round.slots.partition());
-    if !is_allowed && let Some(why) = undo_drift(round) {
+    if let Some(why) = undo_drift(round) {
         return Some(why);
     }
     // The controller answers within milliseconds. If it does not, what the status says may be about another template.
@@ -146,6 +144,10 @@ pub(super) fn undo_drift(round: &mut Round) -> Option<Why> {
         return None;
     }
     if hold::allowed(slots.set) == Some(is) {
+        if !slots.set.is_seen() {
+            // It is for a revision that nobody knows yet.
+            return None;
+        }
         let why = Why::partition_allowed(slots);
         round.wish = Wish::TakeOver;
         // A person's word ends a failed cycle, or its hold would take the word back.

@@ -120,11 +120,16 @@ impl Place {
         self.scene.catch_up().await;
     }
 
-    /// Makes a pod Ready or not, as its application would.
+    /// Makes a pod Ready or not, as its application would. The controller has seen it then: it counts the pods that are Ready.
     pub async fn set_ready(&self, pod: &str, ready: bool) {
         let value = if ready { Value::Null } else { "false".into() };
         let body = json!({ "metadata": { "annotations": { "sts-plus.test/ready": value } } });
         self.scene.patch(&format!("pod/{pod}"), &body).await;
+        let is_so = |one: &OnePod| pod.ends_with(&format!("-{}", one.ordinal)) && one.ready == ready;
+        let count = |state: &State| state.pods.iter().filter(|pod| pod.ready).count();
+        let is_counted =
+            |state: &State| usize::try_from(state.status().ready_replicas.unwrap_or(0)) == Ok(count(state));
+        self.until("readiness is counted", |state| state.pods.iter().any(is_so) && is_counted(state)).await;
     }
 
     /// How it looks now.

@@ -437,3 +437,27 @@ fn a_check_in_the_far_future_is_not_waited_for() {
     world.run(60, |world| set(world).partition == Some(1));
     assert_eq!(set(&world).partition, Some(1), "{}", world.tale.long_story());
 }
+
+/// What a person allows while the controller is slow is for the template that it has not seen: nobody is told that it was allowed for the
+/// revision before.
+// spec: hold
+#[test]
+fn what_is_allowed_for_an_unseen_template_is_not_allowed_for_the_revision_before() {
+    for is_lowered_alone in [false, true] {
+        let mut world = world(GOOD);
+        world.controller_down = true;
+        template(&mut world, 2);
+        world.pass(5);
+        assert_eq!(reason(&world), "AwaitingController", "{}", world.tale.long_story());
+        if is_lowered_alone {
+            world.policy = false;
+            world.set_partition(SET, Some(0));
+        } else {
+            world.break_glass(SET, 0);
+        }
+        world.pass(5);
+        let story = world.tale.long_story();
+        assert_eq!(events(&world, "PartitionAllowed"), 0, "{story}");
+        assert_eq!(set(&world).partition == Some(0), !is_lowered_alone, "what nobody allowed is put back\n{story}");
+    }
+}

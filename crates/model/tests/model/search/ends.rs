@@ -229,11 +229,12 @@ fn is_waiting_for_pods(world: &World) -> bool {
     !world.is_whole(set)
 }
 
-/// A pod of a new template is not available, for as long as this has run. That is a failure of the release, whatever else is broken.
+/// A pod of a new template, and none that is to go, is not available for as long as this has run. That is a failure of the release, whatever else is broken.
 fn is_ill(world: &World) -> bool {
     let set = &world.sets[SET];
     let is_new = world.ledger.good(SET) != Some(&set.wanted());
-    is_new && set.pods.values().any(|pod| pod.revision == set.wanted() && !pod.is_healthy())
+    let mut pods = set.ordinals().filter_map(|ordinal| set.pods.get(&ordinal));
+    is_new && pods.any(|pod| pod.revision == set.wanted() && !pod.is_healthy())
 }
 
 /// The cycle of a pod of the template has failed.

@@ -319,6 +319,9 @@ pub fn s10(act: &Act, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus) -> Op
     let is_latched = is_true(was) && was.target_revision == is.target_revision;
     let completes = is.completion_time.is_some() && was.completion_time.is_none();
     let set = act.seen;
+    if is_true(is) && set.status.observed_generation < set.generation {
+        return Some(format!("S10: RolledOut, and the controller has not seen the latest change: {}", set.layout()));
+    }
     if !(completes || (is_true(is) && !is_latched)) || set.replicas == 0 {
         return None;
     }

@@ -1,6 +1,6 @@
 //! Where a search begins that would be too long from the beginning: each is a situation in which a fault was found once.
 
-use sts_plus_api::{OnFailure, Phase};
+use sts_plus_api::{DeletionPolicy, OnFailure, Phase, PhasedRolloutSpec};
 use sts_plus_model::world::{ROLLOUT, SET};
 use sts_plus_model::{Health, Metric, Release, World};
 
@@ -38,7 +38,7 @@ pub enum Opening {
     Returned,
     /// Template 2 has passed on all pods but the lowest, template 3 has failed on the highest one, and a rollback has begun.
     Third,
-    /// The highest pod crashes on template 2, and the lowest one on template 1.
+    /// The highest pod crashes on template 2, and the lowest one on template 1. With two pods none is left that is Ready.
     Hidden,
     /// Template 2 has failed on the second pod, and with slow pods a rollback has begun.
     GoingBack,
@@ -70,7 +70,7 @@ impl Opening {
         world
     }
 
-    /// All templates are good here but for the last act.
+    /// All templates are good here but for what an opening itself makes bad; the newest one gets its kind afterwards.
     pub fn play(self, mut node: Node) -> Node {
         let set = &node.world.sets[SET];
         let highest = set.replicas - 1;
@@ -86,6 +86,7 @@ impl Opening {
             Self::Heir => {
                 node.world.now += 1;
                 node.world.add_rollout(HEIR, SET);
+                spec(&mut node).deletion_policy = Some(DeletionPolicy::Release);
                 act(&node, Deeds::Template(2))
             }
             Self::Awaits => {
@@ -115,7 +116,7 @@ impl Opening {
                 .fold(Self::Awaits.play(node), |node, next| until(act(&node, Deeds::Template(next)), carries(next))),
             Self::GoingBack => {
                 node.world.releases.extend([(1, SLOW), (2, SLOW)]);
-                node.world.rollouts.get_mut(ROLLOUT).unwrap().spec.progress_deadline_seconds = Some(DEADLINE);
+                spec(&mut node).progress_deadline_seconds = Some(DEADLINE);
                 let is_second = |world: &World| world.sets[SET].threshold() < highest;
                 let mut node = until(act(&node, Deeds::Template(2)), is_second);
                 node.world.releases.insert(2, Release { metric: Metric::Fail, ..SLOW });
@@ -123,6 +124,10 @@ impl Opening {
             }
         }
     }
+}
+
+fn spec(node: &mut Node) -> &mut PhasedRolloutSpec {
+    &mut node.world.rollouts.get_mut(ROLLOUT).unwrap().spec
 }
 
 fn is(world: &World, phase: Phase) -> bool {
@@ -133,7 +138,7 @@ fn is(world: &World, phase: Phase) -> bool {
 pub fn openings() -> Vec<Setting> {
     let waits = Setting { pause_before: true, ..USUAL };
     let of = [
-        Setting { opening: Opening::Hidden, kind: Kind::Crashing, on_failure: OnFailure::Pause, ..USUAL },
+        Setting { opening: Opening::Hidden, kind: Kind::Crashing, pods: 3, on_failure: OnFailure::Pause, ..USUAL },
         Setting { opening: Opening::Heir, ..USUAL },
         Setting { opening: Opening::Claimed, ..USUAL },
         Setting { opening: Opening::Missing, ..waits },

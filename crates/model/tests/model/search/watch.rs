@@ -31,7 +31,7 @@ impl Mind {
         }
         let moved = self.moved;
         self.follow_pods(eyes, after);
-        if is_operator && !has_written(after) {
+        if is_operator && !after.tale.has_status() {
             // Nobody has noted it.
             self.moved = moved;
         }
@@ -71,7 +71,7 @@ impl Mind {
         if set.replicas == 0 && set.partition == Some(0) {
             self.approved.extend((0..8).map(|index| (set.template, index)));
         }
-        if let Some(now) = after.rollouts.get(ROLLOUT).filter(|_| has_written(after)) {
+        if let Some(now) = after.rollouts.get(ROLLOUT).filter(|_| after.tale.has_status()) {
             let was = &eyes.before.world.rollouts[ROLLOUT].status;
             breaches.extend(s6(&act, self, was, &now.status, after));
             breaches.extend(s8_ends(&act, &now.status));
@@ -233,14 +233,13 @@ impl Mind {
         let old: BTreeMap<i32, Pod> = before.sets.get(SET).map(|set| set.pods.clone()).unwrap_or_default();
         let has_deadline = after.rollouts.get(ROLLOUT).is_some_and(|own| own.spec.progress_deadline_seconds.is_some());
         for deed in after.tale.deeds() {
-            if let Deed::Deleted(who, name) = deed
-                && self.is_ours(*who, eyes, after)
-            {
+            if let Deed::Deleted(who @ (Who::Native | Who::Operator), name) = deed {
                 let ordinal = name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok()).unwrap_or(0);
                 if has_deadline && set.ordinals().any(|one| one == ordinal) {
                     self.moved = Some(after.now);
                 }
-                if old.get(&ordinal).is_some_and(|pod| pod.is_available(set.min_ready, after.now)) {
+                let was_well = old.get(&ordinal).is_some_and(|pod| pod.is_available(set.min_ready, after.now));
+                if was_well && self.is_ours(*who, eyes, after) {
                     self.ours.insert(ordinal);
                 }
             }
@@ -250,11 +249,6 @@ impl Mind {
         let range: Vec<i32> = set.ordinals().collect();
         self.ours.retain(|ordinal| range.contains(ordinal) && !is_there(ordinal));
     }
-}
-
-/// The status was written in this move.
-fn has_written(after: &World) -> bool {
-    after.tale.deeds().any(|deed| matches!(deed, Deed::Status(..)))
 }
 
 fn more(answers: i32) -> i32 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sts_plus_api::{DeletionPolicy, OnFailure};
+use sts_plus_api::OnFailure;
 use sts_plus_model::world::ROLLOUT;
 use sts_plus_model::{Health, Loop, Metric, Release, World};
 
@@ -85,7 +85,6 @@ impl Setting {
         (spec.check.on_failure, spec.check.preflight) = (self.on_failure, self.preflight);
         (spec.check.success_threshold, spec.check.initial_delay_seconds) = (self.passes, self.delay);
         spec.pause_before = if self.pause_before { vec![0] } else { Vec::new() };
-        spec.deletion_policy = (self.opening == Opening::Heir).then_some(DeletionPolicy::Release);
         if self.opening != Opening::Claimed {
             world.settle(LONG);
         }
@@ -101,9 +100,8 @@ impl Setting {
         let newest = self.opening.newest();
         match self.kind {
             Kind::Refused => node.world.refused_templates = BTreeSet::from([newest]),
-            // It has begun to fail already.
-            _ if self.opening == Opening::GoingBack => {}
-            kind => drop(node.world.releases.insert(newest, release(kind))),
+            // What has begun to fail already fails as it does.
+            kind => drop(node.world.releases.entry(newest).or_insert(release(kind))),
         }
         node.world.tale.clear();
         node

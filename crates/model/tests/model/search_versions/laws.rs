@@ -139,8 +139,7 @@ impl Mind {
 
     fn watch_operator(&mut self, eyes: &Eyes, after: &World, breaches: &mut Breaches) {
         let (seen, before) = (eyes.world(), &eyes.before.world);
-        let has_written = after.native.tale.deeds().any(|deed| matches!(deed, Deed::Status(..)));
-        let is = has_written.then_some(&after.status);
+        let is = after.native.tale.has_status().then_some(&after.status);
         let heard = heard(eyes, after);
         let act = Act { eyes, seen, before, after, was: eyes.status(), is, heard, now: after.native.now };
         let live = self.clone();
