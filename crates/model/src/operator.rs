@@ -72,8 +72,8 @@ impl World {
             deleting: own.deleting,
             has_finalizer: own.finalizer,
             annotations: own.annotations.clone(),
-            spec: own.spec.clone(),
-            status: own.status.clone(),
+            spec: (*own.spec).clone(),
+            status: (*own.status).clone(),
         }
     }
 
@@ -113,7 +113,7 @@ impl World {
     pub fn operate_with_old_status(&mut self, rollout: &str) -> usize {
         let Some(mut observed) = self.observe(rollout) else { return 0 };
         if let Some(own) = self.rollouts.get(rollout) {
-            observed.rollout.status = own.older.clone();
+            observed.rollout.status = (*own.older).clone();
         }
         self.operate_on(rollout, observed, Stop::Never)
     }
@@ -145,7 +145,7 @@ impl World {
                 // The run saw the world before its own writes; those to other objects wake it again, its own status does not.
                 observed.rollout.status = PhasedRolloutStatus::default();
                 observed.tried = None;
-                own.seen = Some(Box::new(observed));
+                own.seen = Some(observed.into());
             }
         }
         wrote.unwrap_or_default()
@@ -162,7 +162,10 @@ impl World {
         }
         let wrote = self.apply(rollout, observed, plan, stop);
         match wrote {
-            None => self.ledger.recount(set, before.min(self.ledger.streak(set).1)),
+            None => {
+                let (_, streak) = self.ledger.streak(set);
+                self.ledger.recount(set, before.min(streak));
+            }
             Some(_) if !passed => self.note_try(observed, tried),
             Some(_) => {}
         }
@@ -201,10 +204,10 @@ impl World {
     /// The status, refused if somebody else wrote it since it was read.
     fn write_status(&mut self, rollout: &str, observed: &Observed, plan: &Plan) -> bool {
         let Some(own) = self.rollouts.get_mut(rollout) else { return false };
-        if own.status != observed.rollout.status {
+        if *own.status != observed.rollout.status {
             return false;
         }
-        own.older = std::mem::replace(&mut own.status, plan.status.clone());
+        own.older = std::mem::replace(&mut own.status, plan.status.clone().into());
         own.version += 1;
         self.judge_status(observed, &plan.status);
         let ready = plan.status.conditions.iter().find(|condition| condition.type_ == "Ready");

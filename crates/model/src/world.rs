@@ -7,6 +7,7 @@ use sts_plus_api::{Check, PhasedRolloutSpec, PhasedRolloutStatus, Query};
 use sts_plus_decide::{Observed, RefusedPod, Strategy};
 
 use crate::{
+    Shared,
     native::Loop,
     prometheus::{Answer, Metric},
     rules::Ledger,
@@ -37,7 +38,7 @@ pub struct World {
     /// PhasedRollouts by name.
     pub rollouts: BTreeMap<String, Rollout>,
     /// How pods and metrics of a template behave; the default for those that are not named.
-    pub releases: BTreeMap<u32, Release>,
+    pub releases: Shared<BTreeMap<u32, Release>>,
     /// True if the StatefulSet controller does nothing.
     pub controller_down: bool,
     /// A resource quota: so many pods of a set, and no more, can be made.
@@ -53,9 +54,9 @@ pub struct World {
     /// Seconds from the deletion of a pod to its end.
     pub grace: i64,
     /// What happened.
-    pub tale: Tale,
+    pub tale: Shared<Tale>,
     /// What the rules know.
-    pub ledger: Ledger,
+    pub ledger: Shared<Ledger>,
     uids: u64,
 }
 
@@ -178,17 +179,17 @@ pub struct Rollout {
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
     /// Spec.
-    pub spec: PhasedRolloutSpec,
+    pub spec: Shared<PhasedRolloutSpec>,
     /// Status.
-    pub status: PhasedRolloutStatus,
+    pub status: Shared<PhasedRolloutStatus>,
     /// The status before the last write of it.
-    pub older: PhasedRolloutStatus,
+    pub older: Shared<PhasedRolloutStatus>,
     /// Counts the writes of the status, as `metadata.resourceVersion` does.
     pub version: u64,
     /// When the operator decides again if nothing happens.
     pub wake: Option<i64>,
     /// What it saw last, but for its status; it decides again when that changes.
-    pub seen: Option<Box<Observed>>,
+    pub seen: Option<Shared<Observed>>,
     /// True while the check configuration cannot be used.
     pub misconfigured: bool,
 }
@@ -217,7 +218,7 @@ impl World {
             sets: BTreeMap::new(),
             orphans: BTreeMap::new(),
             rollouts: BTreeMap::new(),
-            releases: BTreeMap::new(),
+            releases: Shared::default(),
             controller_down: false,
             quota: None,
             refused_templates: BTreeSet::new(),
@@ -225,8 +226,8 @@ impl World {
             oracle: Answer::Pass,
             asked: 0,
             grace: 1,
-            tale: Tale::default(),
-            ledger: Ledger::default(),
+            tale: Shared::default(),
+            ledger: Shared::default(),
             uids: 0,
         }
     }
@@ -286,9 +287,9 @@ impl World {
             deleting: false,
             finalizer: false,
             annotations: BTreeMap::new(),
-            spec,
-            status: PhasedRolloutStatus::default(),
-            older: PhasedRolloutStatus::default(),
+            spec: spec.into(),
+            status: Shared::default(),
+            older: Shared::default(),
             version: 0,
             wake: None,
             seen: None,

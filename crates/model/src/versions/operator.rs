@@ -109,7 +109,7 @@ impl World {
     /// One run that sees everything as it is but the status as it was before the last write.
     pub fn operate_with_old_status(&mut self) -> usize {
         let mut look = self.look();
-        look.observed.owner.status = self.older.clone();
+        look.observed.owner.status = (*self.older).clone();
         look.status_version = self.status_version.wrapping_sub(1);
         self.operate_on(look, Stop::Never)
     }
@@ -156,7 +156,7 @@ impl World {
         if wrote.is_some() {
             // The run saw the world before its own writes; those to other objects wake it again, its own status does not.
             look.observed.tried = None;
-            self.seen = Some(Box::new(look.observed));
+            self.seen = Some(look.observed.into());
         }
         wrote.unwrap_or_default()
     }
@@ -192,7 +192,7 @@ impl World {
             let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
             let reason = ready.map(|condition| condition.reason.clone()).unwrap_or_default();
             self.native.tell(Deed::Status(format!("{:?}", status.phase), reason, status.message.clone()));
-            self.older = std::mem::replace(&mut self.status, status);
+            self.older = std::mem::replace(&mut self.status, status.into());
             self.status_version += 1;
             for (name, rollout) in &self.status.rollouts {
                 self.native.ledger.note_good(name, rollout.previous_revision.as_ref());

@@ -1,12 +1,12 @@
 //! What people, their tools, and accidents do.
 
-use sts_plus_api::{ExtendedStatefulSetSpec, ExtendedStatefulSetStatus};
+use sts_plus_api::ExtendedStatefulSetSpec;
 
 use super::{
     World,
     world::{BY_HAND, number},
 };
-use crate::{tale::Deed, world::Set};
+use crate::{Shared, tale::Deed, world::Set};
 
 impl World {
     /// Tells what a person did.
@@ -66,7 +66,7 @@ impl World {
     /// A hand empties the status.
     pub fn lose_status(&mut self) {
         self.user("empties the status");
-        self.status = ExtendedStatefulSetStatus::default();
+        self.status = Shared::default();
         self.status_version += 1;
     }
 }

@@ -6,6 +6,7 @@ use sts_plus_api::{ExtendedStatefulSetStatus, VersionStrategyType, ZoneReplicas}
 use sts_plus_decide::{ServiceView, VersionsObserved, child_name};
 
 use super::Owner;
+use crate::Shared;
 use crate::world::{Pod, Release, Set, template_of};
 
 /// The name of the ExtendedStatefulSet.
@@ -36,17 +37,17 @@ pub struct World {
     /// StatefulSets, pods and time.
     pub native: crate::World,
     /// What people have written.
-    pub owner: Owner,
+    pub owner: Shared<Owner>,
     /// Its status.
-    pub status: ExtendedStatefulSetStatus,
+    pub status: Shared<ExtendedStatefulSetStatus>,
     /// The status before the last write of it.
-    pub older: ExtendedStatefulSetStatus,
+    pub older: Shared<ExtendedStatefulSetStatus>,
     /// Counts the writes of the status, as `metadata.resourceVersion` does.
     pub status_version: u64,
     /// What stands at each StatefulSet.
-    pub marks: BTreeMap<String, Marks>,
+    pub marks: Shared<BTreeMap<String, Marks>>,
     /// The templates and settings that are kept, by version.
-    pub kept: BTreeMap<i32, (u32, u32)>,
+    pub kept: Shared<BTreeMap<i32, (u32, u32)>>,
     /// StatefulSets of others that are in the way.
     pub foreign: Vec<String>,
     /// The Service that follows the version in charge.
@@ -60,13 +61,13 @@ pub struct World {
     /// Templates whose pods cannot be made.
     pub unmakeable: BTreeSet<u32>,
     /// How pods and metrics of a template behave; the default for those that are not named.
-    pub releases: BTreeMap<u32, Release>,
+    pub releases: Shared<BTreeMap<u32, Release>>,
     /// True if the template says `podManagementPolicy: Parallel`.
     pub parallel: bool,
     /// When the operator decides again if nothing happens.
     pub wake: Option<i64>,
     /// What it saw last; it decides again when that changes.
-    pub seen: Option<Box<VersionsObserved>>,
+    pub seen: Option<Shared<VersionsObserved>>,
     /// What the operator did that no operator may.
     pub breaches: Vec<String>,
 }
@@ -80,19 +81,19 @@ impl World {
         native.ledger.without_policy = true;
         Self {
             native,
-            owner,
-            status: ExtendedStatefulSetStatus::default(),
-            older: ExtendedStatefulSetStatus::default(),
+            owner: owner.into(),
+            status: Shared::default(),
+            older: Shared::default(),
             status_version: 0,
-            marks: BTreeMap::new(),
-            kept: BTreeMap::new(),
+            marks: Shared::default(),
+            kept: Shared::default(),
             foreign: Vec::new(),
             active: None,
             preview: None,
             closed_zones: Vec::new(),
             refused: BTreeSet::new(),
             unmakeable: BTreeSet::new(),
-            releases: BTreeMap::new(),
+            releases: Shared::default(),
             parallel: false,
             wake: None,
             seen: None,

@@ -3,7 +3,7 @@
 use sts_plus_api::{Phase, PhasedRolloutStatus, Step, names};
 use sts_plus_decide::{CheckKey, Observed, Try, decide};
 use sts_plus_model::world::{ROLLOUT, SET, stamp};
-use sts_plus_model::{Deed, Release, World};
+use sts_plus_model::{Deed, Release, Shared, World};
 
 use crate::story::*;
 
@@ -32,7 +32,7 @@ fn a_set_made_anew_in_mid_rollout_approves_nothing() {
 fn a_claim_without_memory_approves_nothing() {
     failed_on_the_first_pod(|mut world| {
         set_mut(&mut world).status.current = set(&world).status.update.clone();
-        world.rollouts.get_mut(ROLLOUT).unwrap().status = PhasedRolloutStatus::default();
+        world.rollouts.get_mut(ROLLOUT).unwrap().status = Shared::default();
         world.run(LONG, |_| false);
         assert_eq!(set(&world).layout(), "0:1 1:1 2:2", "{}", world.tale.long_story());
     });

@@ -170,7 +170,7 @@ fn happen(world: &mut World, chance: Chance) {
 }
 
 fn edit_status(world: &mut World, kind: u8) {
-    let status = &mut world.rollouts.get_mut(ROLLOUT).unwrap().status;
+    let status = &mut *world.rollouts.get_mut(ROLLOUT).unwrap().status;
     match kind % 4 {
         0 => status.previous_revision.clone_from(&status.target_revision),
         1 => status.never_healthy = true,

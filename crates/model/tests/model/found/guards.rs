@@ -3,10 +3,10 @@
 use std::cell::Cell;
 
 use jiff::{SignedDuration, Timestamp};
-use sts_plus_api::{CheckRecord, OnFailure, Phase, PhasedRolloutStatus, Verdict, names};
+use sts_plus_api::{CheckRecord, OnFailure, Phase, Verdict, names};
 use sts_plus_decide::{CheckKey, Observed, Try, decide};
 use sts_plus_model::world::{ROLLOUT, SET, stamp};
-use sts_plus_model::{Deed, Metric, Release, Stop, Who, World};
+use sts_plus_model::{Deed, Metric, Release, Shared, Stop, Who, World};
 
 use super::{carried, on_failure};
 use crate::story::*;
@@ -340,7 +340,7 @@ fn no_pod_is_deleted_before_the_failure_is_in_the_status() {
     template(&mut world, 2);
     until_checked(&mut world, 2);
     world.releases.insert(2, BAD_METRIC);
-    world.rollouts.get_mut(ROLLOUT).unwrap().status = PhasedRolloutStatus::default();
+    world.rollouts.get_mut(ROLLOUT).unwrap().status = Shared::default();
     world.restart_operator();
     until(&mut world, |world| set(world).partition == Some(HOLD));
     settle(&mut world);

@@ -1,8 +1,7 @@
 //! A pod that is missing carries no revision: it is never settled, and never taken for one that was rolled.
 
-use sts_plus_api::PhasedRolloutStatus;
 use sts_plus_model::world::{ROLLOUT, SET};
-use sts_plus_model::{Deed, Release, Who, World};
+use sts_plus_model::{Deed, Release, Shared, Who, World};
 
 use super::{is_opening, lines, since};
 use crate::story::*;
@@ -101,7 +100,7 @@ fn a_lost_status_settles_no_pod_that_is_missing() {
         until_checked(&mut world, 2);
         lose_two(&mut world);
         let from = lines(&world);
-        world.rollouts.get_mut(ROLLOUT).unwrap().status = PhasedRolloutStatus::default();
+        world.rollouts.get_mut(ROLLOUT).unwrap().status = Shared::default();
         world.restart_operator();
         world.pass(30);
         nothing_moves_unchecked(world.clone());

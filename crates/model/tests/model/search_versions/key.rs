@@ -57,7 +57,7 @@ impl Key {
 
     fn world(&mut self, world: &World, with_older: bool) {
         self.owner(world);
-        self.ages.put(&world.kept);
+        self.ages.put(&*world.kept);
         for (name, set) in &world.native.sets {
             self.ages.put(&world.marks.get(name));
             self.set(set, world.status.rollouts.get(name));

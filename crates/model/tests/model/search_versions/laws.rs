@@ -139,7 +139,7 @@ impl Mind {
 
     fn watch_operator(&mut self, eyes: &Eyes, after: &World, breaches: &mut Breaches) {
         let (seen, before) = (eyes.world(), &eyes.before.world);
-        let is = after.native.tale.has_status().then_some(&after.status);
+        let is = after.native.tale.has_status().then_some(&*after.status);
         let heard = heard(eyes, after);
         let act = Act { eyes, seen, before, after, was: eyes.status(), is, heard, now: after.native.now };
         let live = self.clone();
@@ -231,7 +231,7 @@ impl Mind {
         if act.is.is_some_and(|is| is.last_version < act.was.last_version) {
             breaches.push("numbers: the last one is lower than before".to_owned());
         }
-        for (name, marks) in &act.after.marks {
+        for (name, marks) in act.after.marks.iter() {
             let (version, template) = (marks.version, marks.template);
             if act.before.marks.get(name).is_some_and(|before| before.version == version) {
                 continue;
