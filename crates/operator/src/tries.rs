@@ -1,10 +1,14 @@
 //! Tries under way. Prometheus may take its time; an object must not: while it is asked, a new revision is seen and held as at any
-//! other time. So a try runs beside the controller and wakes the object when it is done. The outcome of a try is handed out once.
+//! other time. So a try runs beside the controller and wakes the object when it is done. Its outcome is there until it has been written: what
+//! a conflict or an edit of something else would lose could be a refusal, and passes around it would look like a streak.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
+use serde_json::json;
+use sts_plus_api::fingerprint;
 use sts_plus_decide::{CheckRequest, Try};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -15,12 +19,19 @@ const FRESH: Duration = Duration::from_secs(15);
 /// What exactly was asked for. An outcome is only handed out for the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// Generation of the PhasedRollout: the queries.
-    pub generation: i64,
+    /// Digest of the check: the queries.
+    pub check: String,
     /// UID of the StatefulSet.
     pub set_uid: String,
     /// The request of the plan: cycle and variables.
     pub request: CheckRequest,
+}
+
+impl Asked {
+    /// `request` of the plan, with these queries.
+    pub fn of(check: &impl Serialize, set_uid: &str, request: &CheckRequest) -> Self {
+        Self { check: fingerprint(&json!(check)), set_uid: set_uid.to_owned(), request: request.clone() }
+    }
 }
 
 /// Where the try of an object stands.
@@ -30,8 +41,8 @@ pub enum Stand {
     None,
     /// Under way.
     Running,
-    /// Done, and now forgotten here.
-    Done(Box<Try>),
+    /// Done, and true for who sees it first. It is there until [`Tries::forget`], or something else is asked.
+    Done(Box<Try>, bool),
 }
 
 /// The tries of all objects, at most one each, by UID of the PhasedRollout.
@@ -44,6 +55,7 @@ struct Slot {
     asked: Asked,
     task: Option<AbortHandle>,
     outcome: Option<(Box<Try>, Instant)>,
+    is_seen: bool,
 }
 
 impl Drop for Slot {
@@ -61,20 +73,16 @@ impl Tries {
     }
 
     /// Where the try for `asked` stands. One for something else is stopped.
-    pub fn take(&self, uid: &str, asked: &Asked) -> Stand {
+    pub fn look(&self, uid: &str, asked: &Asked) -> Stand {
         let mut slots = self.lock();
-        let Some(mut slot) = slots.remove(uid) else { return Stand::None };
-        if slot.asked != *asked {
-            return Stand::None;
+        let fits =
+            |slot: &Slot| slot.asked == *asked && slot.outcome.as_ref().is_none_or(|(_, at)| at.elapsed() <= FRESH);
+        if !slots.get(uid).is_some_and(fits) {
+            slots.remove(uid);
         }
-        match slot.outcome.take() {
-            None => {
-                slots.insert(uid.to_owned(), slot);
-                Stand::Running
-            }
-            Some((outcome, at)) if at.elapsed() <= FRESH => Stand::Done(outcome),
-            Some(_) => Stand::None,
-        }
+        let Some(slot) = slots.get_mut(uid) else { return Stand::None };
+        let Some((outcome, _)) = &slot.outcome else { return Stand::Running };
+        Stand::Done(outcome.clone(), !std::mem::replace(&mut slot.is_seen, true))
     }
 
     /// Starts a try; `wake` is called when it is done.
@@ -98,7 +106,7 @@ impl Tries {
                 wake();
             }
         });
-        slots.insert(uid.to_owned(), Slot { asked, task: Some(task.abort_handle()), outcome: None });
+        slots.insert(uid.to_owned(), Slot { asked, task: Some(task.abort_handle()), outcome: None, is_seen: false });
     }
 
     /// Stops and forgets the try of an object.
@@ -123,7 +131,7 @@ mod tests {
 
     fn asked(revision: &str) -> Asked {
         let key = CheckKey { revision: revision.to_owned(), index: 2, step: Step::Pod };
-        Asked { generation: 1, set_uid: "s".to_owned(), request: CheckRequest { key, variables: BTreeMap::new() } }
+        Asked::of(&"c", "s", &CheckRequest { key, variables: BTreeMap::new() })
     }
 
     fn outcome(asked: &Asked) -> Try {
@@ -144,11 +152,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_outcome_is_handed_out_once() {
+    async fn an_outcome_is_there_until_it_is_written() {
         let tries = Arc::new(Tries::default());
         done(&tries, &asked("a")).await;
-        assert!(matches!(tries.take("u", &asked("a")), Stand::Done(_)));
-        assert!(matches!(tries.take("u", &asked("a")), Stand::None));
+        assert!(matches!(tries.look("u", &asked("a")), Stand::Done(_, true)));
+        assert!(matches!(tries.look("u", &asked("a")), Stand::Done(_, false)), "the write met a conflict");
+        tries.forget("u");
+        assert!(matches!(tries.look("u", &asked("a")), Stand::None));
     }
 
     // spec: L067, L072
@@ -156,8 +166,8 @@ mod tests {
     async fn an_outcome_for_something_else_is_void() {
         let tries = Arc::new(Tries::default());
         done(&tries, &asked("a")).await;
-        assert!(matches!(tries.take("u", &asked("b")), Stand::None));
-        assert!(matches!(tries.take("u", &asked("a")), Stand::None), "and gone");
+        assert!(matches!(tries.look("u", &asked("b")), Stand::None));
+        assert!(matches!(tries.look("u", &asked("a")), Stand::None), "and gone");
     }
 
     #[tokio::test(start_paused = true)]
@@ -165,7 +175,7 @@ mod tests {
         let tries = Arc::new(Tries::default());
         done(&tries, &asked("a")).await;
         tokio::time::advance(FRESH * 2).await;
-        assert!(matches!(tries.take("u", &asked("a")), Stand::None));
+        assert!(matches!(tries.look("u", &asked("a")), Stand::None));
     }
 
     // spec: L067
@@ -180,7 +190,7 @@ mod tests {
         tries.start("u", asked("a"), attempt, || ());
         tokio::task::yield_now().await;
         assert!(tries.is_running("u", &asked("a")));
-        assert!(matches!(tries.take("u", &asked("a")), Stand::Running));
+        assert!(matches!(tries.look("u", &asked("a")), Stand::Running));
         tries.forget("u");
         assert!(receiver.await.is_err(), "the task is gone");
         assert!(!tries.is_running("u", &asked("a")));

@@ -1,6 +1,9 @@
 //! A reverse proxy in front of Prometheus that demands credentials, fails when told to, and remembers what it was asked.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -64,13 +67,15 @@ struct Inner {
 struct Flaky {
     part: String,
     each: usize,
+    after: Duration,
     count: usize,
 }
 
 impl Flaky {
-    fn fails(&mut self, body: &str) -> bool {
+    /// When the request fails, if it does.
+    fn fails(&mut self, body: &str) -> Option<Duration> {
         self.count += usize::from(body.contains(&self.part));
-        body.contains(&self.part) && self.count.is_multiple_of(self.each)
+        (body.contains(&self.part) && self.count.is_multiple_of(self.each)).then_some(self.after)
     }
 }
 
@@ -116,9 +121,10 @@ impl AuthProxy {
         self.inner().answer = Some((status, body.to_owned()));
     }
 
-    /// From now on each `each`-th request whose form contains `part`, as it comes, is answered with 503 instead of being forwarded.
-    pub fn fail_each(&self, each: usize, part: &str) {
-        self.inner().flaky = Some(Flaky { part: part.to_owned(), each, count: 0 });
+    /// From now on each `each`-th request whose form contains `part`, as it comes, is answered with 503 instead of being forwarded,
+    /// this long after it has come.
+    pub fn fail_each(&self, each: usize, part: &str, after: Duration) {
+        self.inner().flaky = Some(Flaky { part: part.to_owned(), each, after, count: 0 });
     }
 
     /// Forwards again, and everything.
@@ -175,11 +181,15 @@ async fn handle(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Res
         answer: String::new(),
         at: Timestamp::now(),
     };
-    let (upstream, refusal) = {
+    let (upstream, failure, refusal) = {
         let mut inner = lock(&inner);
-        (inner.upstream.clone(), refusal(&mut inner, &seen))
+        let failure = inner.flaky.as_mut().and_then(|flaky| flaky.fails(&seen.body));
+        (inner.upstream.clone(), failure, refusal(&inner, &seen))
     };
-    let response = if let Some(response) = refusal {
+    let response = if let Some(after) = failure {
+        tokio::time::sleep(after).await;
+        StatusCode::SERVICE_UNAVAILABLE.into_response()
+    } else if let Some(response) = refusal {
         response
     } else {
         let response = forward(&upstream, parts, body).await;
@@ -191,12 +201,9 @@ async fn handle(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Res
     response
 }
 
-fn refusal(inner: &mut Inner, request: &SeenRequest) -> Option<Response> {
+fn refusal(inner: &Inner, request: &SeenRequest) -> Option<Response> {
     if let Some((status, body)) = &inner.answer {
         return Some((*status, body.clone()).into_response());
-    }
-    if inner.flaky.as_mut().is_some_and(|flaky| flaky.fails(&request.body)) {
-        return Some(StatusCode::SERVICE_UNAVAILABLE.into_response());
     }
     let (wanted, scheme) = match &inner.access {
         Access::Open => return None,

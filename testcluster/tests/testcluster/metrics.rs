@@ -92,7 +92,7 @@ async fn the_proxy_demands_credentials_and_remembers_what_it_was_asked() {
     proxy.forward();
     assert!(ask(&pair).await.starts_with("HTTP/1.1 200"));
     // Each request is about nothing in particular.
-    proxy.fail_each(2, "");
+    proxy.fail_each(2, "", Duration::ZERO);
     for status in ["200", "503", "200", "503"] {
         assert!(ask(&pair).await.starts_with(&format!("HTTP/1.1 {status}")));
     }

@@ -112,12 +112,20 @@ impl Owned {
         self.world()
     }
 
-    /// Waits until the operator has looked at everything again: another spec is observed, which changes nothing for this rollout.
+    /// Edits the spec in a way that changes nothing for this rollout: the new deadline.
+    async fn edit_something_else(&self) -> Option<i32> {
+        let deadline = self.world().rollouts["gate"].spec.progress_deadline_seconds.unwrap_or(80_000) + 1;
+        self.configure(&json!({ "progressDeadlineSeconds": deadline })).await;
+        Some(deadline)
+    }
+
+    /// Waits until the operator has looked at everything again: another spec is observed.
     async fn until_looked_at_again(&self) -> Arc<World> {
-        self.configure(&json!({ "progressDeadlineSeconds": 86400 })).await;
+        let deadline = self.edit_something_else().await;
         let observed = |world: &World| {
             let gate = &world.rollouts["gate"];
-            gate.status.as_ref().is_some_and(|status| status.observed_generation == gate.metadata.generation)
+            let observed = gate.status.as_ref().and_then(|status| status.observed_generation);
+            gate.spec.progress_deadline_seconds == deadline && observed == gate.metadata.generation
         };
         self.until("looked at again", observed).await
     }

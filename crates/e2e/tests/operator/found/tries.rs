@@ -1,5 +1,7 @@
 //! A cycle fails only if an answer refused, or a pod was broken: what breaks a streak and is no refusal gives its tries back.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::json;
@@ -60,20 +62,30 @@ async fn passes_that_are_stale_when_a_person_approves_are_no_failure(#[case] ind
 }
 
 /// Three passes in a row are needed and four checks are allowed, and each third request to Prometheus is answered with an error. Nothing is
-/// refused, so it is held until Prometheus is well, and not rolled back.
-// spec: pr§3, L066
+/// refused, so it is held until Prometheus is well, and not rolled back. Nor does it go on if somebody edits the rollout whenever an error is
+/// on its way: what an edit of something else would lose would join the passes around it.
+// spec: pr§3, L066, L067
+#[rstest]
+#[case::and_nobody_edits(Duration::ZERO)]
+#[case::and_somebody_edits_while_it_answers(Duration::from_millis(800))]
 #[tokio::test]
-async fn a_prometheus_that_answers_two_times_of_three_never_fails_a_rollout() {
+async fn a_prometheus_that_answers_two_times_of_three_never_fails_a_rollout(#[case] after: Duration) {
     let proxy = AuthProxy::start(&Scene::prometheus().await).await.expect("the proxy starts");
     let check = json!({ "preflight": false, "successThreshold": 3, "maxTries": 4, "onFailure": "Rollback" });
     let gate = objects::with(gate(check).await, "/spec/check/query/url", proxy.url());
     let owned = Owned::at_rest("flaky", &objects::set(2), &gate).await;
     // A quotation mark in a form. Whether the metric exists at all is asked without a namespace.
     let part = format!("%22{}%22", owned.namespace);
-    proxy.fail_each(3, &part);
+    proxy.fail_each(3, &part, after);
     owned.release("app:2").await;
     let errors = || proxy.seen_about(&part).iter().filter(|request| request.status == 503).count();
-    eventually("as many errors as would use up all tries", async || errors() >= 5).await;
+    let enough = async || {
+        if !after.is_zero() {
+            owned.edit_something_else().await;
+        }
+        errors() >= 5
+    };
+    eventually("as many errors as would use up all tries", enough).await;
     let held = owned.until_looked_at_again().await;
     assert_eq!((held.image("web-1"), held.image("web-0"), held.partition()), ("app:2", "app:1", Some(1)));
     assert_never_failed(&owned).await;

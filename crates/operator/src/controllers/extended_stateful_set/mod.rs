@@ -145,14 +145,14 @@ async fn act(owner: &ExtendedStatefulSet, context: &Context) -> Result<Next, Err
     let mut plan = decide_safely(&scene, at)?;
     if let Some(request) = plan.check.take() {
         let asked = scene.asked(&request);
-        match context.tries.take(&uid, &asked) {
+        match context.tries.look(&uid, &asked) {
             Stand::Running => return Ok(next(&plan, at)),
             Stand::None => {
                 begin(&scene, context, &uid, asked);
                 return Ok(next(&plan, at));
             }
-            Stand::Done(tried) => {
-                for record in &tried.records {
+            Stand::Done(tried, is_new) => {
+                for record in tried.records.iter().filter(|_| is_new) {
                     let (namespace, owner, passed) = (scene.namespace(), scene.name(), record.passed);
                     context.metrics.version_checked(namespace, owner, record.verdict);
                     tracing::info!(namespace, owner, pod = record.pod, passed, "check: {}", record.message);
@@ -161,14 +161,14 @@ async fn act(owner: &ExtendedStatefulSet, context: &Context) -> Result<Next, Err
                 at = now();
                 plan = decide_safely(&scene, at)?;
                 if plan.check.is_some() {
+                    context.tries.forget(&uid);
                     return Ok(Next::requeue(FIRST_PAUSE));
                 }
             }
         }
-    } else {
-        context.tries.forget(&uid);
     }
     apply::carry_out(&plan, &scene, context).await?;
+    context.tries.forget(&uid);
     Ok(next(&plan, at))
 }
 

@@ -54,7 +54,7 @@ impl Scene {
 
     /// What a try for `request` is about.
     pub(super) fn asked(&self, request: &CheckRequest) -> Asked {
-        Asked { generation: self.observed.owner.generation, set_uid: self.uid().to_owned(), request: request.clone() }
+        Asked::of(&self.observed.owner.spec.update_strategy.check, self.uid(), request)
     }
 
     /// A StatefulSet of it as the template of `owner` says. The place of a zone stays what it was when the StatefulSet was made: another

@@ -160,33 +160,35 @@ async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
     let mut plan = decide_safely(&scene, at)?;
     if let Some(request) = plan.check.take() {
         let asked = scene.asked(&request);
-        match context.tries.take(&uid, &asked) {
+        match context.tries.look(&uid, &asked) {
             Stand::Running => return Ok(next(&plan, &scene, at)),
             Stand::None => {
                 begin(&scene, context, &uid, asked);
                 return Ok(next(&plan, &scene, at));
             }
-            Stand::Done(tried) => {
+            Stand::Done(tried, is_new) => {
                 // The answers are older than this look at the pods: what they say is about what is seen here.
-                report::verdicts(&scene, &tried);
-                for record in &tried.records {
-                    context.metrics.checked(scene.namespace(), scene.name(), record.verdict);
-                }
-                if !tried.config.is_empty() {
-                    context.secrets.forget(&uid);
+                if is_new {
+                    report::verdicts(&scene, &tried);
+                    for record in &tried.records {
+                        context.metrics.checked(scene.namespace(), scene.name(), record.verdict);
+                    }
+                    if !tried.config.is_empty() {
+                        context.secrets.forget(&uid);
+                    }
                 }
                 scene.observed.tried = Some(*tried);
                 at = now();
                 plan = decide_safely(&scene, at)?;
                 if plan.check.is_some() {
+                    context.tries.forget(&uid);
                     return Ok(Next::requeue(FIRST_PAUSE));
                 }
             }
         }
-    } else {
-        context.tries.forget(&uid);
     }
     apply::carry_out(&plan, &scene, context).await?;
+    context.tries.forget(&uid);
     Ok(next(&plan, &scene, at))
 }
 

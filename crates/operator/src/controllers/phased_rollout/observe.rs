@@ -51,11 +51,7 @@ impl Scene {
 
     /// What a try for `request` is about.
     pub(super) fn asked(&self, request: &CheckRequest) -> Asked {
-        Asked {
-            generation: self.observed.rollout.generation,
-            set_uid: self.target().map(|set| set.uid().to_owned()).unwrap_or_default(),
-            request: request.clone(),
-        }
+        Asked::of(&self.observed.rollout.spec.check, self.target().map_or("", SetObject::uid), request)
     }
 }
 
