@@ -68,3 +68,5 @@ pub const MANAGER_VERSIONS: &str = "sts-plus-versions";
 pub const MANAGER_MARKS: &str = "sts-plus-marks";
 /// On a StatefulSet: the place of its zone in the list when it was made, from 1.
 pub const ZONE_INDEX: &str = "fissile.cloudfoundry.org/az-index";
+/// All field managers of the operator. What its user writes under another one, a person writes.
+pub const MANAGERS: [&str; 5] = [MANAGER_HOLD, MANAGER_LIFECYCLE, MANAGER_STATUS, MANAGER_VERSIONS, MANAGER_MARKS];

@@ -398,6 +398,25 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// The events of the namespace, as kubectl prints them; for a test that has failed.
+    fn events_at_the_end(&self) -> String {
+        let kubectl = std::process::Command::new(self.ground.cluster.kubectl_path())
+            .args([
+                "get",
+                "events",
+                "--request-timeout=10s",
+                "--sort-by=.lastTimestamp",
+                "--namespace",
+                &self.namespace,
+            ])
+            .arg("--kubeconfig")
+            .arg(self.ground.cluster.kubeconfig())
+            .output();
+        kubectl.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
 impl Drop for Scene {
     fn drop(&mut self) {
         drop(self.operator.take());
@@ -405,7 +424,11 @@ impl Drop for Scene {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
             let tail = lines.get(lines.len().saturating_sub(80)..).unwrap_or_default().join("\n");
-            eprintln!("--- {}: the story\n{}\n--- the operator\n{tail}\n---", self.namespace, self.story());
+            let (story, events) = (self.story(), self.events_at_the_end());
+            eprintln!(
+                "--- {}: the story\n{story}\n--- the operator\n{tail}\n--- events\n{events}\n---",
+                self.namespace
+            );
         }
     }
 }

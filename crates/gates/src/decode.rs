@@ -156,9 +156,11 @@ impl Envelope<'_> {
         let Some(data) = self.data else {
             return unusable("the answer has no data", "");
         };
+        // Servers in Go write no series as `null` too.
+        let result = if data.result.get() == "null" { "[]" } else { data.result.get() };
         let counted = match data.result_type.as_str() {
-            "vector" => serde_json::from_str::<Counted<Sample>>(data.result.get()).map(Counted::into_parts),
-            "matrix" => serde_json::from_str::<Counted<Range>>(data.result.get()).map(Counted::into_parts),
+            "vector" => serde_json::from_str::<Counted<Sample>>(result).map(Counted::into_parts),
+            "matrix" => serde_json::from_str::<Counted<Range>>(result).map(Counted::into_parts),
             "scalar" => return Decoded::WrongType("scalar"),
             "string" => return Decoded::WrongType("string"),
             _ => return unusable("the answer has an unknown result type", ""),
@@ -166,6 +168,7 @@ impl Envelope<'_> {
         match counted {
             Ok((count, first)) => {
                 let mut warnings = self.warnings.unwrap_or_default();
+                warnings.retain(|warning| !is_info(warning));
                 if self.is_partial == Some(true) {
                     warnings.push("isPartial: some of the storage did not answer".to_owned());
                 }
@@ -174,6 +177,11 @@ impl Envelope<'_> {
             Err(e) => unusable(format!("the answer cannot be read: {e}"), ""),
         }
     }
+}
+
+/// Prometheus before 3.0 and Thanos write what is no obstacle among the warnings.
+fn is_info(warning: &str) -> bool {
+    warning.starts_with("PromQL info: ") || warning.ends_with(" more info annotations omitted")
 }
 
 type Point<T> = (f64, T);

@@ -47,16 +47,21 @@ impl QueryRequest {
         [Some(self.url.as_str().as_bytes()), Some(&self.body), credentials]
     }
 
-    /// The request as it goes to `url`.
-    pub(crate) fn to_http(&self, url: &Url) -> Result<http::Request<Full<Bytes>>, http::Error> {
-        let mut request = http::Request::builder()
-            .method(Method::POST)
-            .uri(url.as_str())
-            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+    /// The request as it goes to `url`: the form is the body of a POST, and the query of the URL of a GET.
+    pub(crate) fn to_http(&self, method: &Method, url: &Url) -> Result<http::Request<Full<Bytes>>, http::Error> {
+        let request = http::Request::builder()
+            .method(method)
             .header(ACCEPT, "application/json")
             .header(ACCEPT_ENCODING, "identity")
-            .header(USER_AGENT, self.user_agent.clone())
-            .body(Full::new(self.body.clone()))?;
+            .header(USER_AGENT, self.user_agent.clone());
+        let mut request = if method == Method::GET {
+            let mut url = url.clone();
+            url.set_query(std::str::from_utf8(&self.body).ok());
+            request.uri(url.as_str()).body(Full::default())?
+        } else {
+            let request = request.uri(url.as_str()).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+            request.body(Full::new(self.body.clone()))?
+        };
         if let Some(credentials) = &self.credentials {
             request.headers_mut().insert(AUTHORIZATION, credentials.header().clone());
         }
@@ -81,16 +86,21 @@ mod tests {
         let query =
             QueryRequest::new(url.clone(), "a{b=\"c&d\"} == 0 + 1", Duration::from_secs(7), agent, Some(credentials));
         for _ in 0..1000 {
-            let request = query.to_http(&url).unwrap();
+            let request = query.to_http(&Method::POST, &url).unwrap();
             assert_eq!(request.headers().get_all(AUTHORIZATION).iter().count(), 1);
         }
-        let request = query.to_http(&url).unwrap();
+        let request = query.to_http(&Method::POST, &url).unwrap();
         assert_eq!(request.method(), Method::POST);
         assert_eq!(request.uri().path(), "/x/api/v1/query");
         assert_eq!(request.headers()[ACCEPT_ENCODING], "identity");
         assert_eq!(request.headers()[USER_AGENT], "sts-plus/0.1.0");
         assert!(!format!("{query:?}{request:?}").contains("t0ken"));
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(body, "query=a%7Bb%3D%22c%26d%22%7D+%3D%3D+0+%2B+1&timeout=7s");
+        let form = "query=a%7Bb%3D%22c%26d%22%7D+%3D%3D+0+%2B+1&timeout=7s";
+        assert_eq!(body, form);
+        let request = query.to_http(&Method::GET, &url).unwrap();
+        assert_eq!((request.method(), request.uri().query()), (&Method::GET, Some(form)));
+        assert_eq!(request.headers().get_all(AUTHORIZATION).iter().count(), 1);
+        assert!(request.into_body().collect().await.unwrap().to_bytes().is_empty());
     }
 }

@@ -1,13 +1,16 @@
-//! The one file that touches the network. One exchange: a POST, its answer read to the end, within one deadline. It must never
+//! The one file that touches the network. One exchange: a POST, or a GET where no POST is taken, its answer read to the end, within one
+//! deadline. It must never
 //! follow a redirect to another origin, never send credentials there, never use a proxy that nobody wants, never read more than
 //! the limit, and never reuse a connection: checks are rare, and a fresh connection is neither dead nor on an address that
 //! the Service has left.
 
+use std::collections::HashSet;
 use std::error::Error as StdError;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Method;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION, PROXY_AUTHORIZATION};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
@@ -30,6 +33,13 @@ use crate::resolve::{RefusedAddress, Resolver, Unresolved};
 use crate::tls::TlsSettings;
 
 const MAX_REDIRECTS: usize = 3;
+/// Beyond so many origins each is found out anew.
+const MOST_READ_ONLY: usize = 1024;
+
+/// A gateway does not take this method, or not from us.
+fn is_method_refused(reply: &Reply) -> bool {
+    matches!(reply.status, 403 | 405 | 501)
+}
 
 /// Why there is no answer; a clause for people, without the endpoint. The text of an answer is not in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,13 +79,15 @@ pub(crate) enum TransportError {
 pub(crate) struct Transport {
     policy: Policy,
     system_roots: OnceLock<Arc<RootCertStore>>,
+    /// Where a GET was answered and a POST was not.
+    read_only: Mutex<HashSet<String>>,
 }
 
 type HttpClient = Client<HttpsConnector<Route>, Full<Bytes>>;
 
 impl Transport {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy, system_roots: OnceLock::new() }
+        Self { policy, system_roots: OnceLock::new(), read_only: Mutex::default() }
     }
 
     /// Sends `request` and reads the answer, including redirects within the origin.
@@ -83,16 +95,49 @@ impl Transport {
         let proxy = self.policy.proxies.to(&request.url);
         let client = self.client(request.url.scheme() == "https", tls, proxy.clone())?;
         let timeout = request.timeout();
-        match tokio::time::timeout(timeout, self.follow(&client, request, proxy.as_ref())).await {
+        match tokio::time::timeout(timeout, self.either_way(&client, request, proxy.as_ref())).await {
             Ok(result) => result,
             Err(_) => Err(TransportError::TimedOut(timeout)),
         }
+    }
+
+    /// By POST, which takes a query of any length. A gateway that lets nothing be written refuses that, as all clients of Prometheus know: then by
+    /// GET, and there at once the next time.
+    async fn either_way(
+        &self,
+        client: &HttpClient,
+        request: &QueryRequest,
+        proxy: Option<&Proxy>,
+    ) -> Result<Reply, TransportError> {
+        let origin = origin(&request.url);
+        let (first, second) =
+            if self.read_only().contains(&origin) { (Method::GET, Method::POST) } else { (Method::POST, Method::GET) };
+        let reply = self.follow(client, request, first, proxy).await?;
+        if !is_method_refused(&reply) {
+            return Ok(reply);
+        }
+        match self.follow(client, request, second.clone(), proxy).await {
+            Ok(other) if !is_method_refused(&other) => {
+                if second == Method::POST {
+                    self.read_only().remove(&origin);
+                } else if self.read_only().len() < MOST_READ_ONLY {
+                    self.read_only().insert(origin);
+                }
+                Ok(other)
+            }
+            _ => Ok(reply),
+        }
+    }
+
+    fn read_only(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.read_only.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn follow(
         &self,
         client: &HttpClient,
         request: &QueryRequest,
+        method: Method,
         proxy: Option<&Proxy>,
     ) -> Result<Reply, TransportError> {
         let mut url = request.url.clone();
@@ -101,7 +146,7 @@ impl Transport {
         }
         for _ in 0..=MAX_REDIRECTS {
             self.check_literal(&url)?;
-            let mut written = request.to_http(&url).map_err(|e| TransportError::Request(e.to_string()))?;
+            let mut written = request.to_http(&method, &url).map_err(|e| TransportError::Request(e.to_string()))?;
             // Inside a tunnel it would be Prometheus that is told.
             if let Some(authorization) = proxy.and_then(Proxy::authorization).filter(|_| url.scheme() == "http") {
                 written.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());

@@ -57,12 +57,15 @@ impl Drop for Run<'_> {
 }
 
 impl Pulse {
-    /// A list or a watch of `path` was begun.
-    pub fn watched(&self, path: &str) {
-        let mut watches = lock(&self.watches);
-        match watches.get_mut(path) {
-            Some(last) => *last = Instant::now(),
-            None => drop(watches.insert(path.to_owned(), Instant::now())),
+    /// From now on the stream of `path` has to come round again and again.
+    pub fn follows(&self, path: &str) {
+        lock(&self.watches).insert(path.to_owned(), Instant::now());
+    }
+
+    /// A watch of `path` was begun, or has failed. What nobody follows is not awaited.
+    pub fn came_round(&self, path: &str) {
+        if let Some(last) = lock(&self.watches).get_mut(path) {
+            *last = Instant::now();
         }
     }
 
@@ -123,13 +126,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_not_started_anew_is_dead() {
         let pulse = Pulse::default();
-        pulse.watched("/api/v1/pods");
+        pulse.follows("/api/v1/pods");
         advance(WATCH).await;
-        pulse.watched("/apis/apps/v1/statefulsets");
+        pulse.follows("/apis/apps/v1/statefulsets");
         assert_eq!(pulse.check(false), Ok(()));
         advance(Duration::from_secs(1)).await;
         assert!(pulse.check(false).unwrap_err().contains("/api/v1/pods"));
-        pulse.watched("/api/v1/pods");
+        pulse.came_round("/api/v1/pods");
         assert_eq!(pulse.check(false), Ok(()));
     }
 

@@ -186,7 +186,7 @@ fn start(
     let (rollouts, asked) = mpsc::unbounded();
     let (owners, asked_owners) = mpsc::unbounded();
     let queues = Queues { rollouts, owners };
-    let caches = watch::start(&shared.client, scope, &queues, streams);
+    let caches = watch::start(&shared.client, &shared.wire.pulse, scope, &queues, streams);
 
     let (mut hold, mut leads) = (shared.hold.changes(), shared.wire.guard.changes());
     let (all, to) = (Arc::clone(&caches), queues.clone());

@@ -180,7 +180,7 @@ mod tests {
                 streams.spawn(watch::follow_policy(client.clone(), kind, Arc::clone(&hold)));
             }
             let queues = Queues { rollouts: mpsc::unbounded().0, owners: mpsc::unbounded().0 };
-            let caches = watch::start(&client, &Scope::Cluster, &queues, &mut streams);
+            let caches = watch::start(&client, &wire.pulse, &Scope::Cluster, &queues, &mut streams);
             let exposed = Exposed::new(Arc::clone(&wire.metrics), vec![Arc::clone(&caches)], Arc::clone(&wire.guard));
             let web = Arc::new(Web::new(Arc::clone(&wire.pulse), exposed, vec![caches]));
             Self { web, wire, _streams: streams }

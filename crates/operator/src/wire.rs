@@ -60,8 +60,8 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         if request.method() == Method::GET {
-            if is_followed(request.uri()) {
-                self.layer.pulse.watched(request.uri().path());
+            if has(request.uri(), "watch=") {
+                self.layer.pulse.came_round(request.uri().path());
             }
             return Box::pin(self.inner.call(request));
         }
@@ -79,11 +79,6 @@ where
             answer
         })
     }
-}
-
-/// Whether it belongs to a stream that is followed for ever. The policies may not be served, and are asked for less and less then.
-fn is_followed(uri: &Uri) -> bool {
-    (has(uri, "watch=") || has(uri, "limit=")) && !uri.path().starts_with("/apis/admissionregistration.k8s.io/")
 }
 
 fn has(uri: &Uri, parameter: &str) -> bool {
@@ -113,16 +108,28 @@ mod tests {
         WireLayer { guard: Arc::new(guard), metrics: Arc::default(), pulse: Arc::default() }
     }
 
-    #[test]
-    fn lists_and_watches_of_streams_are_signs_of_life() {
-        for (uri, followed) in [
-            ("/api/v1/pods?&watch=true&timeoutSeconds=120", true),
-            ("/api/v1/pods?&limit=500", true),
-            ("/api/v1/namespaces/ns/pods?labelSelector=app%3Dlimit", false),
-            ("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies?watch=true", false),
-        ] {
-            assert_eq!(is_followed(&Uri::from_static(uri)), followed, "{uri}");
-        }
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_of_a_followed_stream_is_a_sign_of_life_and_nothing_else_is_awaited() {
+        let layer = layer(Guard::always());
+        let pulse = Arc::clone(&layer.pulse);
+        let service =
+            tower::service_fn(|_: Request<Body>| async move { Ok::<_, BoxError>(Response::new(Body::empty())) });
+        let mut wire = layer.layer(service);
+        let mut get = async |uri: &'static str| {
+            let request = Request::get(uri).body(Body::empty()).unwrap();
+            wire.call(request).await.unwrap();
+        };
+        pulse.follows("/api/v1/pods");
+        let almost = std::time::Duration::from_mins(5);
+        tokio::time::advance(almost).await;
+        get("/api/v1/pods?&watch=true&timeoutSeconds=120").await;
+        get("/api/v1/nodes?&limit=500").await;
+        get("/api/v1/services?&watch=true").await;
+        tokio::time::advance(almost).await;
+        assert_eq!(pulse.check(false), Ok(()), "what was read once is not awaited again");
+        get("/api/v1/pods?&limit=500").await;
+        tokio::time::advance(almost).await;
+        assert!(pulse.check(false).unwrap_err().contains("/api/v1/pods"), "a list alone is none");
     }
 
     async fn delete(client: Client) -> Result<(), kube::Error> {

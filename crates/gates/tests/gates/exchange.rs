@@ -3,13 +3,17 @@
 
 use rstest::rstest;
 use sts_plus_api::{OnMissingMetric, Query, Reason};
-use sts_plus_gates::{AddressPolicy, Freshness, Secrets};
+use sts_plus_gates::{AddressPolicy, Freshness, Prober, Secrets};
 
 use crate::credentials::CANARY;
 use crate::server::{Act, ONE, Server, http, json, vector};
 use crate::{
     Data, Error, Fail, NoData, Pass, Problem, Want, ask, ask_about, ask_by, assertion, judge, prober, query, secret,
 };
+
+fn loopback() -> Prober {
+    prober(AddressPolicy { allow_loopback: true }.into())
+}
 
 fn none() -> Secrets {
     Secrets::default()
@@ -67,6 +71,63 @@ async fn a_redirect_within_the_origin_keeps_method_body_and_credentials() {
         assert_eq!(request.query(), "up");
         assert_eq!(request.headers("authorization"), [format!("Bearer {CANARY}")]);
     }
+}
+
+/// A gateway that lets nobody write takes no POST; a POST that is refused for another reason is no reason to ask for ever in two ways.
+#[rstest]
+#[case::not_allowed(405)]
+#[case::not_implemented(501)]
+#[case::forbidden_by_a_proxy_that_knows_verbs(403)]
+#[tokio::test]
+async fn where_no_post_is_taken_it_is_asked_by_get_from_then_on(#[case] status: u16) {
+    let server = Server::start(move |_, request| {
+        let is_post = request.head.starts_with("POST ");
+        Act::Send(if is_post { http(status, &[], "") } else { json(&vector(ONE)) })
+    })
+    .await;
+    let (prober, form) = (loopback(), "query=up+%3D%3D+1&timeout=20s");
+    let asked = || assertion(with_secret(query("up == 1", &format!("{}/xx", server.url()))));
+    for _ in 0..2 {
+        judge(
+            &ask_by(&prober, asked(), &credentials(&[("token", CANARY)]), Freshness::now()).await,
+            Pass(Data),
+            "passed",
+        );
+    }
+    let received = server.received();
+    let lines: Vec<_> = received.iter().map(|request| request.head.lines().next().unwrap().to_owned()).collect();
+    let get = format!("GET /xx/api/v1/query?{form} HTTP/1.1");
+    assert_eq!(lines, ["POST /xx/api/v1/query HTTP/1.1", &get, &get]);
+    assert!(received.iter().all(|request| request.headers("authorization") == [format!("Bearer {CANARY}")]));
+    assert!(received[1].body.is_empty());
+}
+
+/// What comes of neither is told by the answer to the POST; and a gateway that is replaced by Prometheus itself is found out.
+#[tokio::test]
+async fn by_get_too_only_what_is_answered_counts() {
+    let refusing = Server::start(|_, request| {
+        let word = if request.head.starts_with("POST ") { "not by POST" } else { "nor by GET" };
+        Act::Send(http(403, &[("Content-Type", "text/plain")], word))
+    })
+    .await;
+    judge(&ask(query("up", &refusing.url()), &none()).await, Fail(Error), "not by POST");
+    assert_eq!(refusing.received().len(), 2);
+
+    let changing = Server::start(|n, request| {
+        let is_taken = request.head.starts_with("POST ") == (n > 1);
+        Act::Send(if is_taken { json(&vector(ONE)) } else { http(405, &[], "") })
+    })
+    .await;
+    let prober = loopback();
+    for _ in 0..3 {
+        judge(
+            &ask_by(&prober, assertion(query("up", &changing.url())), &none(), Freshness::now()).await,
+            Pass(Data),
+            "passed",
+        );
+    }
+    let methods: Vec<_> = changing.received().iter().map(|request| request.head[..4].trim().to_owned()).collect();
+    assert_eq!(methods, ["POST", "GET", "GET", "POST", "POST"]);
 }
 
 #[tokio::test]

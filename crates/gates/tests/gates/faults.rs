@@ -33,6 +33,13 @@ fn padded(size: usize) -> Vec<u8> {
     raw("HTTP/1.0 200 OK\nContent-Type: application/json", &(body + &padding))
 }
 
+const INFO: &str =
+    "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"errors\" (1:6)";
+
+fn warned(warnings: &[&str]) -> String {
+    vector("").replace("\"data\"", &format!("\"warnings\":{},\"data\"", serde_json::json!(warnings)))
+}
+
 /// None of these is an answer, in whatever style it is asked for.
 // spec: pr§3
 #[rstest]
@@ -77,7 +84,6 @@ fn padded(size: usize) -> Vec<u8> {
 #[case::data_twice(json(&vector("").replace("\"data\"", "\"data\":{\"resultType\":\"vector\",\"result\":[]},\"data\"")), "duplicate field")]
 #[case::no_data(json(r#"{"status":"success"}"#), "no data")]
 #[case::null_data(json(r#"{"status":"success","data":null}"#), "no data")]
-#[case::null_result(json(r#"{"status":"success","data":{"resultType":"vector","result":null}}"#), "cannot be read")]
 #[case::unknown_type(
     json(r#"{"status":"success","data":{"resultType":"streams","result":[]}}"#),
     "unknown result type"
@@ -125,6 +131,13 @@ async fn no_answer(#[case] bytes: Vec<u8>, #[case] words: &str) {
 #[case::partial_with_data(json(&vector(ONE).replace("\"data\"", "\"isPartial\":true,\"data\"")), Pass(Data), "1 series")]
 #[case::partial(json(&vector("").replace("\"data\"", "\"isPartial\":true,\"data\"")), Fail(Error), "may be partial")]
 #[case::whole(json(&vector("").replace("\"data\"", "\"isPartial\":false,\"data\"")), Fail(crate::NoData), "no series")]
+// `metric might not be a counter` comes among the warnings from Prometheus before 3.0 and from Thanos.
+#[case::info_as_warning(json(&warned(&[INFO])), Fail(crate::NoData), "no series")]
+#[case::infos_left_out(json(&warned(&[INFO, "3 more info annotations omitted"])), Fail(crate::NoData), "no series")]
+#[case::warning_beside_an_info(json(&warned(&[INFO, "PromQL warning: quantile"])), Fail(Error), "does not count: PromQL warning")]
+#[case::store_that_failed(json(&warned(&["receive series from Addr: 10.0.0.1:10901: rpc error"])), Fail(Error), "may be partial")]
+#[case::null_for_no_series(json(&vector("").replace("[]", "null")), Fail(crate::NoData), "no series")]
+#[case::null_for_no_range(json(&vector("").replace("[]", "null").replace("vector", "matrix")), Fail(crate::NoData), "no series")]
 #[case::label_twice(json(&vector(r#"{"metric":{"a":"1","a":"2"},"value":[1,"1"]}"#)), Pass(Data), "1 series")]
 #[case::many_digits(json(&vector(&format!(r#"{{"metric":{{}},"value":[1,"1{}"]}}"#, "0".repeat(5000)))), Pass(Data), "1 series")]
 #[case::control_characters(json(&vector(r#"{"metric":{"a":"\u0000\u001b[31m\n"},"value":[1,"1"]}"#)), Pass(Data), "1 series")]

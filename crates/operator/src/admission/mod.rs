@@ -22,6 +22,7 @@ mod strategy;
 mod warning;
 
 use serde_json::{Value, json};
+use sts_plus_api::names;
 
 /// Name of the policies that keep the partition, the mutating and the validating one, and of their bindings.
 pub const HOLD: &str = "sts-plus-hold";
@@ -92,14 +93,19 @@ fn on_statefulsets(operation: &str) -> Value {
 /// Who and what the policies on UPDATE match: a set that is claimed before or after the write, and a writer who is not the
 /// operator. The template is not looked at here: a policy that did not match in the first pass is not asked again after webhooks.
 ///
+/// The operator is known by its user and its field managers: a person may start an operator under his own name, and writes by hand as well.
+///
 /// The operator finds out whether the hold works by a dry run under its own name, so a dry run that carries the probe annotation
 /// is treated like anybody's. Only a dry run: an annotation that somebody leaves in a stored object must not bind the operator.
 fn claimed_by_others(operators: &[String]) -> Value {
-    let operators = Value::from(operators).to_string();
+    let (operators, managers) =
+        (Value::from(operators).to_string(), Value::from(names::MANAGERS.as_slice()).to_string());
     json!([
         { "name": "claimed", "expression": cel::text(&format!("{} || {}", cel::has_annotation("oldObject", "$CLAIM"), cel::has_annotation("object", "$CLAIM"))) },
         { "name": "not-the-operator", "expression": cel::text(&format!(
-            "!(request.userInfo.username in {operators}) || (has(request.dryRun) && request.dryRun && {})",
+            "!(request.userInfo.username in {operators}) \
+             || !(has(request.options) && has(request.options.fieldManager) && request.options.fieldManager in {managers}) \
+             || (has(request.dryRun) && request.dryRun && {})",
             cel::has_annotation("object", "$PROBE"),
         )) },
     ])

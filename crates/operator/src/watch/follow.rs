@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::errors::{Class, class_of, is_not_found, told, told_status};
 use crate::pace::Pace;
+use crate::pulse::Pulse;
 
 /// What a stream tells the rest of the operator.
 pub(super) enum Change<'a, K> {
@@ -26,14 +27,14 @@ pub(super) struct Name {
     pub(super) what: &'static str,
     /// What a person can do if the API server refuses, or what it means.
     pub(super) cure: &'static str,
-    /// False if an API server that does not serve the kind, or does not let us see it, is no fault.
-    pub(super) needed: bool,
 }
 
 /// Follows `api` until the task is aborted. `keep` stores an event, turned into what is kept of it, or drops it; `tell` hears of
-/// what was kept.
+/// what was kept. Without `pulse`, an API server that does not serve the kind, or does not let us see it, is no fault: it is asked for less and
+/// less then, which is no sign of life.
 pub(super) async fn follow<W, K>(
     name: Name,
+    pulse: Option<&Pulse>,
     api: Api<W>,
     config: watcher::Config,
     mut pace: Pace,
@@ -44,6 +45,10 @@ pub(super) async fn follow<W, K>(
     W::DynamicType: Send,
     K: Send,
 {
+    let path = api.resource_url().to_owned();
+    if let Some(pulse) = pulse {
+        pulse.follows(&path);
+    }
     let mut events = std::pin::pin!(watcher(api, config));
     while let Some(event) = events.next().await {
         match event {
@@ -54,22 +59,25 @@ pub(super) async fn follow<W, K>(
                 Some(Event::Init) | None => {}
             },
             Err(error) => {
+                if let Some(pulse) = pulse {
+                    pulse.came_round(&path);
+                }
                 let pause = pace.failed();
-                log(&name, &error, pace.failures(), pause);
+                log(&name, pulse.is_some(), &error, pace.failures(), pause);
                 tokio::time::sleep(pause).await;
             }
         }
     }
 }
 
-fn log(Name { what, cure, needed }: &Name, error: &watcher::Error, failures: u32, pause: std::time::Duration) {
+fn log(Name { what, cure }: &Name, is_needed: bool, error: &watcher::Error, failures: u32, pause: std::time::Duration) {
     // A watch that has become too old, or was ended by the server, is everyday life.
     let everyday = failures == 1 && !matches!(error, watcher::Error::InitialListFailed(_));
     let pause = format!("{:.1} s", pause.as_secs_f32());
     let text = text_of(error);
     if everyday {
         tracing::debug!(what, pause, "watch of {what} is started again: {text}");
-    } else if is_refused(error) && !needed {
+    } else if is_refused(error) && !is_needed {
         tracing::debug!(what, failures, pause, "{what} cannot be watched: {text}; {cure}");
     } else if is_refused(error) {
         tracing::warn!(what, failures, pause, "{what} cannot be watched: {text}; {cure}");

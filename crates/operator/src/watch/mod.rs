@@ -25,6 +25,7 @@ use crate::admission;
 use crate::client::WATCH_SECONDS;
 use crate::hold::Hold;
 use crate::pace::Pace;
+use crate::pulse::Pulse;
 use crate::views::{PodObject, REFUSALS, RefusalObject, SetObject};
 
 /// Where the streams say which object to look at.
@@ -96,7 +97,13 @@ fn config() -> watcher::Config {
 }
 
 /// Starts the streams of one scope. They end when `tasks` is dropped or shut down.
-pub fn start(client: &Client, scope: &Scope, queues: &Queues, tasks: &mut JoinSet<()>) -> Arc<Caches> {
+pub fn start(
+    client: &Client,
+    pulse: &Arc<Pulse>,
+    scope: &Scope,
+    queues: &Queues,
+    tasks: &mut JoinSet<()>,
+) -> Arc<Caches> {
     let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
     let (owners, refusals, services) = (Writer::default(), Writer::default(), Writer::default());
     let caches = Arc::new(Caches {
@@ -107,17 +114,19 @@ pub fn start(client: &Client, scope: &Scope, queues: &Queues, tasks: &mut JoinSe
         refusals: refusals.as_reader(),
         services: services.as_reader(),
     });
-    tasks.spawn(follow_rollouts(scope.api(client), rollouts, Arc::clone(&caches), queues.rollouts.clone()));
-    tasks.spawn(follow_owners(scope.api(client), owners, Arc::clone(&caches), queues.owners.clone()));
-    tasks.spawn(follow_sets(scope.api(client), sets, Arc::clone(&caches), queues.clone()));
-    tasks.spawn(follow_pods(scope.api(client), pods, Arc::clone(&caches), queues.clone()));
-    tasks.spawn(follow_refusals(scope.api(client), refusals, Arc::clone(&caches), queues.clone()));
-    tasks.spawn(follow_services(scope.api(client), services, Arc::clone(&caches), queues.owners.clone()));
+    let pulse = || Arc::clone(pulse);
+    tasks.spawn(follow_rollouts(pulse(), scope.api(client), rollouts, Arc::clone(&caches), queues.rollouts.clone()));
+    tasks.spawn(follow_owners(pulse(), scope.api(client), owners, Arc::clone(&caches), queues.owners.clone()));
+    tasks.spawn(follow_sets(pulse(), scope.api(client), sets, Arc::clone(&caches), queues.clone()));
+    tasks.spawn(follow_pods(pulse(), scope.api(client), pods, Arc::clone(&caches), queues.clone()));
+    tasks.spawn(follow_refusals(pulse(), scope.api(client), refusals, Arc::clone(&caches), queues.clone()));
+    tasks.spawn(follow_services(pulse(), scope.api(client), services, Arc::clone(&caches), queues.owners.clone()));
     caches
 }
 
 /// PhasedRollouts: the object itself and its rivals look again, but not for a status that we wrote.
 async fn follow_rollouts(
+    pulse: Arc<Pulse>,
     api: Api<DeserializeGuard<PhasedRollout>>,
     mut writer: Writer<PhasedRollout>,
     caches: Arc<Caches>,
@@ -127,9 +136,9 @@ async fn follow_rollouts(
     follow(
         Name {
             what: "PhasedRollouts",
-            cure: "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid",
-            needed: true,
+            cure: "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid"
         },
+        Some(&pulse),
         api,
         config(),
         pace(),
@@ -156,6 +165,7 @@ async fn follow_rollouts(
 
 /// ExtendedStatefulSets: the object itself looks again, but not for a status that we wrote.
 async fn follow_owners(
+    pulse: Arc<Pulse>,
     api: Api<DeserializeGuard<ExtendedStatefulSet>>,
     mut writer: Writer<ExtendedStatefulSet>,
     caches: Arc<Caches>,
@@ -165,9 +175,9 @@ async fn follow_owners(
     follow(
         Name {
             what: "ExtendedStatefulSets",
-            cure: "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid",
-            needed: true,
+            cure: "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid"
         },
+        Some(&pulse),
         api,
         config(),
         pace(),
@@ -187,9 +197,16 @@ async fn follow_owners(
 }
 
 /// StatefulSets: the PhasedRollouts that target or claim one, and the ExtendedStatefulSet that made it, look again.
-async fn follow_sets(api: Api<SetObject>, mut writer: Writer<SetObject>, caches: Arc<Caches>, queues: Queues) {
+async fn follow_sets(
+    pulse: Arc<Pulse>,
+    api: Api<SetObject>,
+    mut writer: Writer<SetObject>,
+    caches: Arc<Caches>,
+    queues: Queues,
+) {
     follow(
-        Name { what: "StatefulSets", cure: "allow it in the operator's role (sts-plus manifests)", needed: true },
+        Name { what: "StatefulSets", cure: "allow it in the operator's role (sts-plus manifests)" },
+        Some(&pulse),
         api,
         config(),
         pace(),
@@ -213,9 +230,16 @@ async fn follow_sets(api: Api<SetObject>, mut writer: Writer<SetObject>, caches:
 }
 
 /// Pods of StatefulSets: the PhasedRollouts of the set that controls one look again. Other pods are dropped.
-async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches: Arc<Caches>, queues: Queues) {
+async fn follow_pods(
+    pulse: Arc<Pulse>,
+    api: Api<PodObject>,
+    mut writer: Writer<PodObject>,
+    caches: Arc<Caches>,
+    queues: Queues,
+) {
     follow(
-        Name { what: "Pods", cure: "allow it in the operator's role (sts-plus manifests)", needed: true },
+        Name { what: "Pods", cure: "allow it in the operator's role (sts-plus manifests)" },
+        Some(&pulse),
         api,
         config().labels(STATEFULSET_PODS),
         pace(),
@@ -232,7 +256,11 @@ async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches:
                     send(&queues.rollouts, caches.rollouts_of(namespace, &owner.name, claim.as_deref()));
                 }
             }
-            Change::Everything => {}
+            // A pod that went meanwhile is told by nobody else.
+            Change::Everything => {
+                send(&queues.rollouts, caches.all_rollouts());
+                send(&queues.owners, caches.all_owners());
+            }
         },
     )
     .await;
@@ -241,6 +269,7 @@ async fn follow_pods(api: Api<PodObject>, mut writer: Writer<PodObject>, caches:
 /// Pods that could not be made (a quota, a policy): the PhasedRollouts of the set, and the ExtendedStatefulSet that made it, say why they
 /// wait.
 async fn follow_refusals(
+    pulse: Arc<Pulse>,
     api: Api<RefusalObject>,
     mut writer: Writer<RefusalObject>,
     caches: Arc<Caches>,
@@ -249,9 +278,9 @@ async fn follow_refusals(
     follow(
         Name {
             what: "Events",
-            cure: "allow it in the operator's role (sts-plus manifests); without it nobody is told why a pod cannot be made",
-            needed: true,
+            cure: "allow it in the operator's role (sts-plus manifests); without it nobody is told why a pod cannot be made"
         },
+        Some(&pulse),
         api,
         config().fields(REFUSALS),
         pace(),
@@ -275,6 +304,7 @@ async fn follow_refusals(
 /// Services: the ExtendedStatefulSets whose versions one selects look again. Which ones these are says the name: the mark of ours is an
 /// annotation, by which the API server selects nothing.
 async fn follow_services(
+    pulse: Arc<Pulse>,
     api: Api<ServiceObject>,
     mut writer: Writer<ServiceObject>,
     caches: Arc<Caches>,
@@ -283,9 +313,9 @@ async fn follow_services(
     follow(
         Name {
             what: "Services",
-            cure: "allow it in the operator's role (sts-plus manifests); without it a changed selector is put back some minutes later",
-            needed: true,
+            cure: "allow it in the operator's role (sts-plus manifests); without it a changed selector is put back some minutes later"
         },
+        Some(&pulse),
         api,
         config(),
         pace(),
@@ -321,7 +351,8 @@ pub async fn follow_policy(client: Client, kind: &'static str, hold: Arc<Hold>) 
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &ApiResource::from_gvk(&gvk));
     let mut first = true;
     follow(
-        Name { what: kind, cure: "without it a change of the policy is noticed some minutes later", needed: false },
+        Name { what: kind, cure: "without it a change of the policy is noticed some minutes later" },
+        None,
         api,
         config().fields(&format!("metadata.name={}", admission::HOLD)),
         Pace::new(Duration::from_secs(5), LONGEST_PAUSE_OF_POLICIES),

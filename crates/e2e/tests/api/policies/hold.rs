@@ -251,6 +251,18 @@ async fn an_operator_outside_the_cluster_is_left_alone(ground: &'static Ground) 
     let stage = Stage::claimed(ground, 3).await;
     stage.merge(Who::Outside, &json!({ "spec": rolling(1) })).await;
     assert_eq!(stage.partition().await, Some(1));
+    // What its user writes by hand is a person's: by a patch and by apply.
+    let web = |partition| json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "web" }, "spec": rolling(partition) });
+    let patch = json!({ "spec": rolling(0) }).to_string();
+    let applied = web(0).to_string();
+    for (args, stdin) in [
+        (&["patch", "statefulset", "web", "--type=merge", "--patch", &patch][..], ""),
+        (&["apply", "--server-side", "--force-conflicts", "-f", "-"], &applied),
+    ] {
+        let reply = stage.must(Who::Outside, args, stdin).await;
+        assert_eq!(stage.partition().await, Some(1), "{args:?}");
+        assert!(reply.stderr.contains("Warning"), "and he is told: {}", reply.stderr);
+    }
     // It has the rights of the role, and no more.
     let reply = stage.kubectl(Who::Outside, &["delete", "phasedrollout", "gate"], "").await;
     assert!(!reply.ok && reply.stderr.contains("cannot delete resource"), "{}", reply.stderr);

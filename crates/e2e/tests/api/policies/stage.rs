@@ -122,7 +122,8 @@ impl Stage {
 
     async fn written(&self, who: Who, method: Method, content: &str, query: &str, body: &Value) -> Written {
         let namespace = &self.scene.namespace;
-        let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/web?fieldManager=test{query}");
+        let manager = if matches!(who, Who::Person) { "test" } else { names::MANAGER_HOLD };
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/web?fieldManager={manager}{query}");
         let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, content);
         let request = request.body(body.to_string().into_bytes()).expect("a request");
         let client = self.clients[who as usize].get_or_init(async || client_of(&self.kubeconfig(who)).await).await;
