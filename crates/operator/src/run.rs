@@ -213,7 +213,7 @@ fn control_rollouts(
 ) -> oneshot::Sender<()> {
     let (stop, stopped) = oneshot::channel();
     // The primary stream is one of ours like the others: its failures pace nothing but itself.
-    let controller = Controller::for_stream(futures::stream::pending(), caches.rollouts.clone())
+    let controller = Controller::for_stream(futures::stream::pending(), (*caches.rollouts).clone())
         .reconcile_on(asked)
         .graceful_shutdown_on(told_to(stopped));
     let context = Arc::new(Context {
@@ -253,7 +253,7 @@ fn control_owners(
     controllers: &mut JoinSet<()>,
 ) -> oneshot::Sender<()> {
     let (stop, stopped) = oneshot::channel();
-    let controller = Controller::for_stream(futures::stream::pending(), caches.owners.clone())
+    let controller = Controller::for_stream(futures::stream::pending(), (*caches.owners).clone())
         .reconcile_on(asked)
         .graceful_shutdown_on(told_to(stopped));
     let context = Arc::new(extended_stateful_set::Context {

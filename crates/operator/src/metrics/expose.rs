@@ -181,30 +181,30 @@ pub(super) fn counter(
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::reflector::store::Writer;
     use kube::runtime::watcher::Event;
     use serde_json::json;
     use sts_plus_api::Verdict;
 
     use super::*;
     use crate::errors::Class;
+    use crate::watch::Writer;
 
     fn exposed(guard: Guard) -> (Arc<Metrics>, Exposed, Writer<PhasedRollout>) {
         let mut rollouts = Writer::<PhasedRollout>::default();
         let caches = Caches {
-            rollouts: rollouts.as_reader(),
-            owners: Writer::default().as_reader(),
-            sets: Writer::default().as_reader(),
-            pods: Writer::default().as_reader(),
-            refusals: Writer::default().as_reader(),
-            services: Writer::default().as_reader(),
+            rollouts: rollouts.cache(),
+            owners: Writer::default().cache(),
+            sets: Writer::default().cache(),
+            pods: Writer::default().cache(),
+            refusals: Writer::default().cache(),
+            services: Writer::default().cache(),
         };
         let rollout = serde_json::from_value(json!({
             "apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout", "metadata": {"name": "gate", "namespace": "ns"},
             "spec": {"targetRef": "web", "skipCheck": true}, "status": {"phase": "Held", "conditions": [{"type": "Held", "status": "True", "reason": "PodRolling", "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
         }));
-        rollouts.apply_watcher_event(&Event::Apply(rollout.unwrap()));
+        rollouts.apply(&Event::Apply(rollout.unwrap()));
         let metrics = Arc::new(Metrics::default());
         let exposed = Exposed::new(Arc::clone(&metrics), vec![Arc::new(caches)], Arc::new(guard));
         (metrics, exposed, rollouts)
@@ -232,8 +232,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
         }
-        rollouts.apply_watcher_event(&Event::Init);
-        rollouts.apply_watcher_event(&Event::InitDone);
+        rollouts.apply(&Event::Init);
+        rollouts.apply(&Event::InitDone);
         let text = exposed.text().unwrap();
         assert!(!text.contains("gate") && text.contains("statefulsets"), "{text}");
     }

@@ -102,7 +102,6 @@ fn one_if(is: bool) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::reflector::store::Writer;
     use kube::runtime::watcher::Event;
     use serde_json::json;
     use sts_plus_api::Verdict;
@@ -111,16 +110,17 @@ mod tests {
     use crate::errors::Class;
     use crate::leader::Guard;
     use crate::metrics::Exposed;
+    use crate::watch::Writer;
 
     fn exposed(guard: Guard) -> (Arc<Metrics>, Exposed, Writer<ExtendedStatefulSet>) {
         let mut owners = Writer::<ExtendedStatefulSet>::default();
         let caches = Caches {
-            rollouts: Writer::default().as_reader(),
-            owners: owners.as_reader(),
-            sets: Writer::default().as_reader(),
-            pods: Writer::default().as_reader(),
-            refusals: Writer::default().as_reader(),
-            services: Writer::default().as_reader(),
+            rollouts: Writer::default().cache(),
+            owners: owners.cache(),
+            sets: Writer::default().cache(),
+            pods: Writer::default().cache(),
+            refusals: Writer::default().cache(),
+            services: Writer::default().cache(),
         };
         let version = |version: i32, stale: bool| json!({"version": version, "stale": stale, "sets": []});
         let owner = serde_json::from_value(json!({
@@ -134,7 +134,7 @@ mod tests {
                     "lastTransitionTime": "2026-01-01T00:00:00Z"}],
             },
         }));
-        owners.apply_watcher_event(&Event::Apply(owner.expect("it is one")));
+        owners.apply(&Event::Apply(owner.expect("it is one")));
         let metrics = Arc::new(Metrics::default());
         let exposed = Exposed::new(Arc::clone(&metrics), vec![Arc::new(caches)], Arc::new(guard));
         (metrics, exposed, owners)
@@ -165,8 +165,8 @@ mod tests {
         }
         assert!(text.contains("sts_plus_versions_step_seconds{") && !text.contains("another"), "{text}");
         assert!(!text.contains("sts_plus_rollout_phase{"), "it is no PhasedRollout: {text}");
-        owners.apply_watcher_event(&Event::Init);
-        owners.apply_watcher_event(&Event::InitDone);
+        owners.apply(&Event::Init);
+        owners.apply(&Event::InitDone);
         assert!(!exposed.text().expect("it can be written").contains("db"));
     }
 

@@ -1,62 +1,48 @@
 //! What the streams have brought, and who is concerned by a change.
 
 use std::collections::HashSet;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Service;
-use kube::Resource;
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 
 use sts_plus_decide::RefusedPod;
 
+use super::Cache;
 use crate::views::{PodObject, RefusalObject, SetObject};
 
 /// What is known of one scope without asking.
 pub struct Caches {
     /// PhasedRollouts that could be decoded.
-    pub rollouts: Store<PhasedRollout>,
+    pub rollouts: Cache<PhasedRollout>,
     /// ExtendedStatefulSets that could be decoded.
-    pub owners: Store<ExtendedStatefulSet>,
+    pub owners: Cache<ExtendedStatefulSet>,
     /// All StatefulSets, projected.
-    pub sets: Store<SetObject>,
+    pub sets: Cache<SetObject>,
     /// The pods that StatefulSets control, projected.
-    pub pods: Store<PodObject>,
+    pub pods: Cache<PodObject>,
     /// Events about pods that could not be made. Nothing waits for them.
-    pub refusals: Store<RefusalObject>,
+    pub refusals: Cache<RefusalObject>,
     /// Names and resource versions of all Services. Nothing waits for them.
-    pub services: Store<ServiceObject>,
+    pub services: Cache<ServiceObject>,
 }
 
 /// A Service, of which only the metadata is sent.
 pub type ServiceObject = PartialObjectMeta<Service>;
 
-/// True once the first whole list of a store has come.
-#[must_use]
-pub fn ready<K>(store: &Store<K>) -> bool
-where
-    K: Resource + Clone + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
-    store.wait_until_ready().now_or_never().is_some_and(|ready| ready.is_ok())
-}
-
 impl Caches {
     /// True if sets and pods are there to be decided on.
     #[must_use]
     pub fn are_ready(&self) -> bool {
-        ready(&self.rollouts) && ready(&self.sets) && ready(&self.pods)
+        self.rollouts.is_ready() && self.sets.is_ready() && self.pods.is_ready()
     }
 
     /// Waits until they are, at most for this time.
     pub async fn settle(&self, longest: Duration) {
-        let all = async {
-            let _ = tokio::join!(self.sets.wait_until_ready(), self.pods.wait_until_ready());
-        };
+        let all = async { tokio::join!(self.sets.ready(), self.pods.ready()) };
         let _ = tokio::time::timeout(longest, all).await;
     }
 
@@ -90,7 +76,7 @@ impl Caches {
     /// True if it is known which Services there are.
     #[must_use]
     pub fn know_services(&self) -> bool {
-        ready(&self.services)
+        self.services.is_ready()
     }
 
     /// The resource version of a Service. None if there is no such Service.
@@ -176,23 +162,25 @@ impl Caches {
 mod tests {
     use std::collections::BTreeSet;
 
-    use kube::runtime::reflector::store::Writer;
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
-    use super::*;
+    use kube::Resource;
 
-    fn filled<K>(objects: Vec<Value>) -> Store<K>
+    use super::*;
+    use crate::watch::Writer;
+
+    fn filled<K>(objects: Vec<Value>) -> Cache<K>
     where
         K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + 'static,
     {
         let mut writer = Writer::<K>::default();
-        writer.apply_watcher_event(&Event::Init);
+        writer.apply(&Event::Init);
         for object in objects {
-            writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
+            writer.apply(&Event::InitApply(serde_json::from_value(object).unwrap()));
         }
-        writer.apply_watcher_event(&Event::InitDone);
-        writer.as_reader()
+        writer.apply(&Event::InitDone);
+        writer.cache()
     }
 
     fn rollout(name: &str, target: &str) -> Value {

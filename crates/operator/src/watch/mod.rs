@@ -1,6 +1,7 @@
 //! Every stream of the operator in one place: what is watched, what of it is kept, and which PhasedRollouts look again when
 //! something changes. A stream that fails pauses and comes back; it never slows another stream or the controller.
 
+mod cache;
 mod caches;
 mod follow;
 mod interest;
@@ -11,13 +12,14 @@ use std::time::Duration;
 use futures::channel::mpsc::UnboundedSender;
 use kube::api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta};
 use kube::core::{DeserializeGuard, GroupVersionKind};
-use kube::runtime::reflector::{ObjectRef, store::Writer};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use sts_plus_api::{ExtendedStatefulSet, PhasedRollout, names};
 use tokio::task::JoinSet;
 
-pub use caches::{Caches, ServiceObject, ready};
+pub use cache::{Cache, Writer};
+pub use caches::{Caches, ServiceObject};
 use follow::{Change, Name, follow};
 use interest::Seen;
 
@@ -107,12 +109,12 @@ pub fn start(
     let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
     let (owners, refusals, services) = (Writer::default(), Writer::default(), Writer::default());
     let caches = Arc::new(Caches {
-        rollouts: rollouts.as_reader(),
-        owners: owners.as_reader(),
-        sets: sets.as_reader(),
-        pods: pods.as_reader(),
-        refusals: refusals.as_reader(),
-        services: services.as_reader(),
+        rollouts: rollouts.cache(),
+        owners: owners.cache(),
+        sets: sets.cache(),
+        pods: pods.cache(),
+        refusals: refusals.cache(),
+        services: services.cache(),
     });
     let pulse = || Arc::clone(pulse);
     tasks.spawn(follow_rollouts(pulse(), scope.api(client), rollouts, Arc::clone(&caches), queues.rollouts.clone()));
@@ -144,7 +146,7 @@ async fn follow_rollouts(
         pace(),
         |event| {
             let event = interest::decoded(event)?;
-            writer.apply_watcher_event(&event);
+            writer.apply(&event);
             Some(event)
         },
         |change| match change {
@@ -183,7 +185,7 @@ async fn follow_owners(
         pace(),
         |event| {
             let event = interest::decoded(event)?;
-            writer.apply_watcher_event(&event);
+            writer.apply(&event);
             Some(event)
         },
         |change| match change {
@@ -212,7 +214,7 @@ async fn follow_sets(
         pace(),
         |event| {
             let event = interest::each(event, SetObject::shrunk);
-            writer.apply_watcher_event(&event);
+            writer.apply(&event);
             Some(event)
         },
         |change| match change {
@@ -245,7 +247,7 @@ async fn follow_pods(
         pace(),
         |event| {
             let event = interest::owned(interest::each(event, PodObject::shrunk))?;
-            writer.apply_watcher_event(&event);
+            writer.apply(&event);
             Some(event)
         },
         |change| match change {
@@ -286,7 +288,7 @@ async fn follow_refusals(
         pace(),
         |event| {
             let event = interest::each(event, RefusalObject::shrunk);
-            writer.apply_watcher_event(&event);
+            writer.apply(&event);
             Some(event)
         },
         |change| {
@@ -321,7 +323,7 @@ async fn follow_services(
         pace(),
         |event| {
             let event = interest::each(event, interest::versioned);
-            writer.apply_watcher_event(&event);
+            writer.apply(&event);
             Some(event)
         },
         |change| match change {

@@ -7,7 +7,6 @@ use std::sync::Mutex;
 use http::{Method, Request, Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::client::Body;
-use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use sts_plus_api::names;
@@ -18,6 +17,7 @@ use crate::controllers::frame::FRESH_ROUNDS;
 use crate::controllers::roll;
 use crate::errors::Class;
 use crate::views::{PodObject, SetObject};
+use crate::watch::Writer;
 
 /// One PhasedRollout, one set and its pods, as an API server keeps them.
 struct World {
@@ -161,12 +161,12 @@ impl Rig {
         let client = Client::new(service, "ns");
         let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
         let caches = Caches {
-            rollouts: rollouts.as_reader(),
-            owners: Writer::default().as_reader(),
-            sets: sets.as_reader(),
-            pods: pods.as_reader(),
-            refusals: Writer::default().as_reader(),
-            services: Writer::default().as_reader(),
+            rollouts: rollouts.cache(),
+            owners: Writer::default().cache(),
+            sets: sets.cache(),
+            pods: pods.cache(),
+            refusals: Writer::default().cache(),
+            services: Writer::default().cache(),
         };
         let context = Context {
             caches: Arc::new(caches),
@@ -195,11 +195,11 @@ impl Rig {
         where
             K: kube::Resource<DynamicType = ()> + Clone + 'static,
         {
-            writer.apply_watcher_event(&Event::Init);
+            writer.apply(&Event::Init);
             for object in objects {
-                writer.apply_watcher_event(&Event::InitApply(object));
+                writer.apply(&Event::InitApply(object));
             }
-            writer.apply_watcher_event(&Event::InitDone);
+            writer.apply(&Event::InitDone);
         }
         let world = self.world.lock().unwrap();
         fill(&mut self.rollouts, world.rollout.clone().map(|rollout| serde_json::from_value(rollout).unwrap()));
