@@ -147,7 +147,8 @@ pub(super) fn mark(draft: &mut Draft, child: &ChildView, stale: Option<String>) 
 }
 
 pub(super) fn scale(draft: &mut Draft, child: &ChildView, replicas: i32) {
-    draft.act(VersionAction::Scale { name: child.name.clone(), uid: child.uid.clone(), replicas });
+    let (name, uid) = (child.name.clone(), child.uid.clone());
+    draft.act(VersionAction::Scale { name, uid, generation: child.generation, replicas });
 }
 
 /// What somebody else has written to it stays for now. It is told when it is put back, and not taken for ours until then.

@@ -65,12 +65,14 @@ pub enum VersionAction {
     },
     /// InPlace: a step of the rollout engine.
     Roll(Action),
-    /// Change the number of pods, if the UID is this one.
+    /// Change the number of pods, if UID and generation are these: more or fewer are right for what was seen.
     Scale {
         /// Name.
         name: String,
         /// UID.
         uid: String,
+        /// `metadata.generation`.
+        generation: i64,
         /// Pods.
         replicas: i32,
     },

@@ -25,9 +25,9 @@ impl World {
                 let is_as_seen = look.sets.get(name).is_none_or(|seen| *seen == self.resource_version(name));
                 if is_as_seen { self.write(name, zone.clone(), *version, *replicas, *partition) } else { None }
             }
-            VersionAction::Scale { name, uid, replicas } => {
+            VersionAction::Scale { name, uid, generation, replicas } => {
                 let (now, set) = (self.native.now, self.native.sets.get_mut(name)?);
-                if set.uid != *uid {
+                if set.uid != *uid || set.generation != *generation {
                     return None;
                 }
                 if set.replicas != *replicas {

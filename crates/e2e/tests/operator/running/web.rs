@@ -236,8 +236,9 @@ async fn bad_release(scene: &Scene, numbers: &Numbers) {
 /// Somebody lowers the partition under a name that the admission policies let through.
 async fn foreign_hand(scene: &Scene, numbers: &Numbers) {
     let account = format!("--as={}", rbac::user_name(rbac::NAMESPACE));
+    let manager = format!("--field-manager={}", names::MANAGER_HOLD);
     let lower = r#"{"spec":{"updateStrategy":{"rollingUpdate":{"partition":1}}}}"#;
-    scene.kubectl_ok(&["patch", "statefulset", "web", "--type=merge", "--patch", lower, &account], "").await;
+    scene.kubectl_ok(&["patch", "statefulset", "web", "--type=merge", "--patch", lower, &account, &manager], "").await;
     numbers.until(&numbers.series("sts_plus_partition_drift_total", ""), "1").await;
     scene.until("it is put back", |world| world.partition() == Some(3) && world.all_on("app:4")).await;
 }

@@ -65,7 +65,7 @@ async fn a_template_that_the_api_server_refuses_is_told_in_its_words_and_nothing
     for (change, word) in [
         (
             json!({ "spec": { "template": { "spec": { "containers": [{ "name": "app", "image": "app:2" }, { "name": "app", "image": "b" }] } } } }),
-            "duplicate entries",
+            "Duplicate value",
         ),
         (json!({ "spec": { "minReadySeconds": "soon" } }), "minReadySeconds"),
         (json!({ "spec": { "template": { "spec": { "noSuchField": 1 } } } }), "noSuchField"),

@@ -12,6 +12,7 @@ mod mutated;
 mod ordinals;
 mod pods;
 mod prometheus;
+mod rendered;
 mod rewritten;
 mod scaling;
 mod services;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, Reason, VersionStrategyType, names};
 use sts_plus_decide::{Severity, VersionAction, VersionsPlan};
 
+use super::child::{self, Mode};
 use super::observe::Scene;
 use super::{Context, leave, templates};
 use crate::client::deadline;
@@ -60,27 +61,26 @@ fn note(status: &mut ExtendedStatefulSetStatus, set: &SetObject, is_in_place: bo
 /// One write; the StatefulSet as it is then, if it was one that stays.
 async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result<Option<SetObject>, Error> {
     let none = |()| None;
-    let applying = PatchParams::apply(names::MANAGER_VERSIONS).force();
     let written = match action {
         VersionAction::Create { name, zone, version, replicas } => {
             let owner = templates::owner_at(*version, scene, context).await?;
             let body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, names::HOLD);
-            Some(write_set("making", name, &applying, &Patch::Apply(body), scene, context).await?)
+            Some(child::make(name, &body, Mode::Write, scene, context).await?)
         }
         VersionAction::Apply { name, zone, version, replicas, partition } => {
             let owner = templates::owner_at(*version, scene, context).await?;
-            let mut body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, *partition);
-            let seen = scene.sets.get(name).map(|set| &set.metadata);
-            if let (Some(seen), Some(metadata)) = (seen, body.pointer_mut("/metadata").and_then(Value::as_object_mut)) {
-                metadata.insert("uid".to_owned(), json!(seen.uid));
-                metadata.insert("resourceVersion".to_owned(), json!(seen.resource_version));
-            }
-            Some(write_set("applying", name, &applying, &Patch::Apply(body), scene, context).await?)
+            let body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, *partition);
+            Some(child::replace(name, &body, Mode::Write, scene, context).await?)
         }
-        VersionAction::Scale { name, uid, replicas } => {
-            let change = json!({ "metadata": { "uid": uid }, "spec": { "replicas": replicas } });
+        VersionAction::Scale { name, uid, generation, replicas } => {
+            let operations = vec![
+                test(["metadata", "uid"], json!(uid)),
+                test(["metadata", "generation"], json!(generation)),
+                add(["spec", "replicas"], json!(replicas)),
+            ];
             let params = by(names::MANAGER_VERSIONS);
-            Some(write_set("scaling", name, &params, &Patch::Merge(change), scene, context).await?)
+            let change = Patch::Json(json_patch::Patch(operations));
+            Some(write_set("scaling", name, &params, &change, scene, context).await?)
         }
         VersionAction::Mark { name, uid, stale } => {
             let annotations = json!({ names::STALE: stale.as_ref().map(|_| "true"), names::STALE_REASON: stale });

@@ -5,6 +5,7 @@
 //! together. It must never write itself, and never act on a cache.
 
 mod apply;
+mod child;
 mod labels;
 mod leave;
 mod memory;

@@ -9,7 +9,7 @@ use super::{Context, render, trial};
 use crate::errors::{Error, cut, told};
 
 /// How the API server's own words are cut.
-const BYTES: usize = 700;
+pub(super) const BYTES: usize = 700;
 
 /// Why the API server does not take `body` for the StatefulSet `name`, in words for people.
 ///
@@ -26,7 +26,7 @@ pub(super) async fn words(
     let child = scene.observed.children.iter().find(|child| child.name == name);
     match child.filter(|_| is_for_life(refused)) {
         Some(child) => in_words(name, trial::changed(child, body, scene, context).await),
-        None => Ok(cut(&told(refused), BYTES).to_owned()),
+        None => Ok(cut(&in_short(refused), BYTES).to_owned()),
     }
 }
 
@@ -35,8 +35,23 @@ fn in_words(name: &str, changed: Result<Vec<&'static str>, Error>) -> Result<Str
     match changed {
         Ok(fields) => Ok(sentence(name, &fields.into_iter().filter(|field| *field != "template").collect::<Vec<_>>())),
         // The template has another fault as well, which is to be mended first.
-        Err(Error::Api { source, .. }) if trial::is_refused(&source) => Ok(cut(&told(&source), BYTES).to_owned()),
+        Err(Error::Api { source, .. }) if trial::is_refused(&source) => Ok(cut(&in_short(&source), BYTES).to_owned()),
         Err(error) => Err(error),
+    }
+}
+
+/// A patch that does not fit comes back whole, in quotation marks, in front of the reason.
+fn in_short(refused: &kube::Error) -> String {
+    const BEFORE: &str = "patch: Invalid value: \"";
+    let kube::Error::Api(status) = refused else { return told(refused) };
+    let patch = status.message.split_once(BEFORE).map(|(_, rest)| rest);
+    let end = patch.and_then(|rest| rest.match_indices("\": ").find(|(at, _)| !rest[..*at].ends_with('\\')));
+    match (patch, end) {
+        (Some(rest), Some((at, mark))) => {
+            let reason = &rest[at + mark.len()..];
+            format!("{} ({} {})", reason.trim_start_matches("strict decoding error: "), status.code, status.reason)
+        }
+        _ => told(refused),
     }
 }
 
@@ -99,9 +114,8 @@ mod tests {
             let status = Status::failure("spec.template: what it is", "").with_code(code);
             in_words("db", Err(Error::api("trying StatefulSet db", kube::Error::Api(status.boxed()))))
         };
-        assert!(answer(422).unwrap().contains("spec.template: what it is"));
-        assert!(answer(400).is_ok());
-        for code in [409, 429, 500, 503] {
+        assert!(answer(400).unwrap().contains("spec.template: what it is"));
+        for code in [403, 409, 429, 500, 503] {
             assert!(answer(code).is_err(), "{code}");
         }
         let (call, after) = ("trying StatefulSet db".to_owned(), Duration::from_secs(1));
@@ -109,6 +123,14 @@ mod tests {
         assert!(
             in_words("db", Ok(vec!["serviceName", "template"])).unwrap().starts_with("spec.template.spec.serviceName ")
         );
+    }
+
+    #[test]
+    fn a_patch_that_comes_back_is_left_out() {
+        let text = r#"StatefulSet.apps "db" is invalid: patch: Invalid value: "[{\"op\":\"add\"}]": strict decoding error: unknown field "spec.x""#;
+        let refused = |text: &str| kube::Error::Api(Status::failure(text, "Invalid").with_code(422).boxed());
+        assert_eq!(in_short(&refused(text)), r#"unknown field "spec.x" (422 Invalid)"#);
+        assert_eq!(in_short(&refused("spec.replicas: 1")), "spec.replicas: 1 (422 Invalid)");
     }
 
     #[test]

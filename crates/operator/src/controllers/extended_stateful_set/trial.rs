@@ -3,19 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use sts_plus_api::{VersionStrategyType, names};
 use sts_plus_decide::{ChildView, TemplateView, VersionsObserved, child_name};
 
+use super::child::{self, Mode};
 use super::memory::Known;
 use super::observe::Scene;
 use super::render::{FIRST_ORDINAL, FOR_LIFE};
 use super::{Context, refusal, render};
-use crate::client::deadline;
-use crate::errors::{Class, Error};
+use crate::errors::{Class, Error, cut, told};
 
 /// What was found out about the template of one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +22,8 @@ pub(super) struct Trial {
     problem: Option<String>,
     /// The digest of the version that it comes to, if it is written in another way.
     comes_to: Option<String>,
+    /// True if the problem says nothing about the template and passes by itself: it is tried again at the next look.
+    passes: bool,
 }
 
 impl Trial {
@@ -39,16 +39,32 @@ impl Trial {
 pub(super) async fn of(scene: &Scene, context: &Context) -> Result<Trial, Error> {
     let observed = &scene.observed;
     let Some(candidate) = candidate(observed) else { return Ok(Trial::default()) };
-    let is_known = |known: &Known| known.generation == observed.owner.generation && known.sets == scene.uids();
+    let is_known = |known: &Known| {
+        !known.trial.passes && known.generation == observed.owner.generation && known.sets == scene.uids()
+    };
     if let Some(known) = context.memory.get(scene.uid()).filter(is_known) {
         return Ok(known.trial);
     }
+    match tried(candidate, scene, context).await {
+        Err(Error::Api { source, .. }) if passes(&source) => {
+            let told = cut(&told(&source), refusal::BYTES).to_owned();
+            let problem = format!(
+                "what the API server makes of spec.template cannot be found out now, it is tried again: {told}"
+            );
+            Ok(Trial { problem: Some(problem), comes_to: None, passes: true })
+        }
+        outcome => outcome,
+    }
+}
+
+async fn tried(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> Result<Trial, Error> {
+    let observed = &scene.observed;
     if observed.children.iter().all(|child| child.hash != observed.template.hash)
         && let Some(hash) = same(scene, context).await?
     {
-        return Ok(Trial { problem: None, comes_to: Some(hash) });
+        return Ok(Trial { comes_to: Some(hash), ..Trial::default() });
     }
-    Ok(Trial { problem: problem(candidate, scene, context).await?, comes_to: None })
+    Ok(Trial { problem: problem(candidate, scene, context).await?, ..Trial::default() })
 }
 
 /// A StatefulSet that the template is to be tried on: name, version and zone.
@@ -97,38 +113,47 @@ async fn would_leave(child: &ChildView, scene: &Scene, context: &Context) -> Res
     }
     let zone = child.zone.as_deref();
     let body = scene.body(&scene.owner, &child.name, zone, child.version, child.replicas, names::HOLD);
-    match changed(child, &body, scene, context).await {
-        Ok(fields) => Ok(fields.is_empty()),
+    let there = read(child, scene, context).await?;
+    match child::replace(&child.name, &body, Mode::Try, scene, context).await {
+        Ok(wanted) => Ok(differences(&wanted, &there).is_empty()),
         Err(Error::Api { source, .. }) if is_refused(&source) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// The fields of what makes a version that `body` changes in the StatefulSet. The API server says what the body comes to, as a StatefulSet
-/// that is not made: in one that is there, what others wrote would stay.
+/// The fields of what makes a version that `body` changes in the StatefulSet, which does not take it. The API server says what the body comes to,
+/// as a StatefulSet that is not made.
 pub(super) async fn changed(
     child: &ChildView,
     body: &Value,
     scene: &Scene,
     context: &Context,
 ) -> Result<Vec<&'static str>, Error> {
-    let sets = sets(scene, context);
-    let name = &child.name;
-    let there = deadline(format!("reading StatefulSet {name}"), sets.get(name)).await?;
-    if there.metadata.generation != Some(child.generation) {
-        return Err(Error::Outdated { what: format!("StatefulSet {name}") });
-    }
-    let scratch = format!("{name}-try");
+    let there = read(child, scene, context).await?;
+    let scratch = format!("{}-try", child.name);
     let mut another = body.clone();
     if let Some(metadata) = another.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("name".to_owned(), json!(scratch));
     }
-    let wanted = try_body(&sets, &scratch, &another).await?;
+    let wanted = child::make(&scratch, &another, Mode::Try, scene, context).await?;
+    Ok(differences(&wanted, &there))
+}
+
+/// The StatefulSet as it was seen.
+async fn read(child: &ChildView, scene: &Scene, context: &Context) -> Result<DynamicObject, Error> {
+    let there = child::read(&child.name, scene, context).await?;
+    if there.metadata.generation != Some(child.generation) {
+        return Err(Error::Outdated { what: format!("StatefulSet {}", child.name) });
+    }
+    Ok(there)
+}
+
+fn differences(wanted: &DynamicObject, there: &DynamicObject) -> Vec<&'static str> {
     let is_changed = |field: &&str| match *field {
-        FIRST_ORDINAL => starts_at(&wanted) != starts_at(&there),
-        field => kept(&wanted, field) != kept(&there, field),
+        FIRST_ORDINAL => starts_at(wanted) != starts_at(there),
+        field => kept(wanted, field) != kept(there, field),
     };
-    Ok(FOR_LIFE.into_iter().chain([FIRST_ORDINAL, "template"]).filter(is_changed).collect())
+    FOR_LIFE.into_iter().chain([FIRST_ORDINAL, "template"]).filter(is_changed).collect()
 }
 
 fn starts_at(set: &DynamicObject) -> i64 {
@@ -155,7 +180,12 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
     if let Some(sentence) = refusal::of_first_ordinal(&name, &body, scene) {
         return Ok(Some(sentence));
     }
-    match try_body(&sets(scene, context), &name, &body).await {
+    let tried: Result<DynamicObject, Error> = if scene.sets.contains_key(&name) {
+        child::replace(&name, &body, Mode::Try, scene, context).await
+    } else {
+        child::make(&name, &body, Mode::Try, scene, context).await
+    };
+    match tried {
         Ok(_) => Ok(None),
         Err(Error::Api { source, .. }) if is_refused(&source) => {
             refusal::words(&name, &body, &source, scene, context).await.map(Some)
@@ -164,24 +194,15 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
     }
 }
 
-fn sets(scene: &Scene, context: &Context) -> Api<DynamicObject> {
-    Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()))
-}
-
-/// Applies it for nothing: the StatefulSet that it would come to.
-async fn try_body(sets: &Api<DynamicObject>, name: &str, body: &Value) -> Result<DynamicObject, Error> {
-    let params = PatchParams { dry_run: true, ..PatchParams::apply(names::MANAGER_VERSIONS).force() };
-    deadline(format!("trying StatefulSet {name}"), sets.patch(name, &params, &Patch::Apply(body))).await
-}
-
-/// The API server has looked at it and does not want it. A field that it does not know is told with status 500.
+/// The API server has looked at the template and does not want it.
 pub(super) fn is_refused(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => {
-            matches!(status.code, 400 | 403 | 422) || status.message.contains("failed to create typed patch object")
-        }
-        other => crate::errors::class_of(other) == Class::Invalid,
-    }
+    crate::errors::class_of(error) == Class::Invalid
+}
+
+/// Something else has kept the answer back: a quota, a policy, a webhook. It may let it through a moment later.
+fn passes(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.code == 403 || (status.code == 500 && status.message.contains("webhook"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,169 @@
+//! How a StatefulSet of ours comes to be what was rendered and nothing else: it is made by POST, and later its whole spec is replaced, under the
+//! UID and resource version on which that was decided. Server-side apply would refuse what a create accepts (a name twice in a list), and
+//! leave in a list what others have added. What the API server fills in, it fills in as at a create.
+
+use std::collections::BTreeSet;
+
+use http::Uri;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, ValidationDirective};
+use kube::core::Request;
+use kube::{Api, Resource as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use sts_plus_api::names;
+
+use super::Context;
+use super::observe::Scene;
+use crate::client::deadline;
+use crate::errors::Error;
+use crate::patch::{add, remove, test};
+
+/// Whether it is written, or only asked what would come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Write,
+    Try,
+}
+
+impl Mode {
+    fn call(self, what: &str, name: &str) -> String {
+        match self {
+            Self::Write => format!("{what} StatefulSet {name}"),
+            Self::Try => format!("trying StatefulSet {name}"),
+        }
+    }
+}
+
+/// Makes it.
+pub(super) async fn make<K>(name: &str, body: &Value, mode: Mode, scene: &Scene, context: &Context) -> Result<K, Error>
+where
+    K: Clone + DeserializeOwned + 'static,
+{
+    let params = PostParams { dry_run: mode == Mode::Try, field_manager: Some(names::MANAGER_VERSIONS.to_owned()) };
+    let call = mode.call("making", name);
+    let path = StatefulSet::url_path(&(), Some(scene.namespace()));
+    let request = Request::new(path).create(&params, body.to_string().into_bytes());
+    let asked = async {
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        // A field that it does not know is refused, and not dropped.
+        let uri = format!("{}&fieldValidation=Strict", request.uri());
+        *request.uri_mut() = uri
+            .parse::<Uri>()
+            .map_err(|error| kube::Error::BuildRequest(kube::core::request::Error::BuildRequest(error.into())))?;
+        context.client.request(request).await
+    };
+    deadline(call, asked).await
+}
+
+/// Makes the one that is there what `body` says.
+pub(super) async fn replace<K>(
+    name: &str,
+    body: &Value,
+    mode: Mode,
+    scene: &Scene,
+    context: &Context,
+) -> Result<K, Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug + 'static,
+{
+    let there = read(name, scene, context).await?;
+    let outdated = || Error::Outdated { what: format!("StatefulSet {name}") };
+    let seen = scene.sets.get(name).ok_or_else(outdated)?;
+    let is_seen =
+        there.metadata.uid == seen.metadata.uid && there.metadata.resource_version == seen.metadata.resource_version;
+    if !is_seen {
+        return Err(outdated());
+    }
+    let params = PatchParams {
+        dry_run: mode == Mode::Try,
+        field_validation: Some(ValidationDirective::Strict),
+        ..crate::patch::by(names::MANAGER_VERSIONS)
+    };
+    let api = sets(scene, context);
+    let patch = Patch::Json::<()>(replacement(&there, body));
+    let written = deadline(mode.call("replacing", name), api.patch(name, &params, &patch)).await?;
+    let written = serde_json::to_value(written).and_then(serde_json::from_value);
+    written.map_err(|error| Error::api(mode.call("reading", name), kube::Error::SerdeError(error)))
+}
+
+/// The StatefulSet as it is.
+pub(super) async fn read(name: &str, scene: &Scene, context: &Context) -> Result<DynamicObject, Error> {
+    deadline(format!("reading StatefulSet {name}"), sets(scene, context).get(name)).await
+}
+
+fn sets(scene: &Scene, context: &Context) -> Api<DynamicObject> {
+    Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()))
+}
+
+/// The whole spec, and of labels and annotations those that are ours: what others write there stays, what we wrote and do not any more goes.
+fn replacement(there: &DynamicObject, body: &Value) -> json_patch::Patch {
+    let mut operations = vec![
+        test(["metadata", "uid"], json!(there.metadata.uid)),
+        test(["metadata", "resourceVersion"], json!(there.metadata.resource_version)),
+    ];
+    let parts = [("labels", &there.metadata.labels), ("annotations", &there.metadata.annotations)];
+    for (part, found) in parts {
+        let none = Map::new();
+        let wanted = body.pointer(&format!("/metadata/{part}")).and_then(Value::as_object).unwrap_or(&none);
+        if found.is_none() {
+            operations.push(add(["metadata", part], json!({})));
+        }
+        let found = found.clone().unwrap_or_default();
+        for key in
+            written_by_us(there, part).iter().filter(|key| found.contains_key(*key) && !wanted.contains_key(*key))
+        {
+            operations.push(remove(["metadata", part, key.as_str()]));
+        }
+        for (key, value) in wanted.iter().filter(|(key, value)| found.get(*key).map(String::as_str) != value.as_str()) {
+            operations.push(add(["metadata", part, key.as_str()], value.clone()));
+        }
+    }
+    operations.push(add(["spec"], body.get("spec").cloned().unwrap_or_default()));
+    json_patch::Patch(operations)
+}
+
+/// The keys that the field manager of our StatefulSets has written, by PATCH, POST, or the apply of an earlier release.
+fn written_by_us(there: &DynamicObject, part: &str) -> BTreeSet<String> {
+    let entries = there.metadata.managed_fields.iter().flatten();
+    let ours = entries.filter(|entry| entry.manager.as_deref() == Some(names::MANAGER_VERSIONS));
+    let fields =
+        ours.filter_map(|entry| entry.fields_v1.as_ref()?.0.pointer(&format!("/f:metadata/f:{part}"))?.as_object());
+    fields.flat_map(|fields| fields.keys().filter_map(|key| key.strip_prefix("f:"))).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spec_is_replaced_as_a_whole_and_of_the_rest_what_is_ours() {
+        let there = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": {
+                "name": "db-v1", "uid": "u", "resourceVersion": "7",
+                "labels": { "ours": "1", "dropped": "1", "of-a-tool": "x" },
+                "managedFields": [
+                    { "manager": names::MANAGER_VERSIONS, "fieldsV1": { "f:metadata": { "f:labels": {
+                        ".": {}, "f:ours": {}, "f:dropped": {}, "f:gone-already": {} } } } },
+                    { "manager": "a-tool", "fieldsV1": { "f:metadata": { "f:labels": { "f:of-a-tool": {} } } } },
+                ],
+            },
+            "spec": { "minReadySeconds": 5, "template": { "spec": { "containers": [{ "name": "a", "env": [{ "name": "ADDED" }] }] } } },
+        });
+        let spec = json!({ "replicas": 2, "template": { "spec": { "containers": [{ "name": "a" }] } } });
+        let body = json!({
+            "metadata": { "labels": { "ours": "2" }, "annotations": { "mark": "m" } },
+            "spec": spec,
+        });
+        let mut document = there.clone();
+        let there: DynamicObject = serde_json::from_value(there).unwrap();
+        json_patch::patch(&mut document, &replacement(&there, &body)).unwrap();
+        assert_eq!(document["spec"], spec, "nothing that others have added, and nothing that was taken out");
+        assert_eq!(document["metadata"]["labels"], json!({ "ours": "2", "of-a-tool": "x" }));
+        assert_eq!(document["metadata"]["annotations"], json!({ "mark": "m" }));
+        let mut another = document.clone();
+        another["metadata"]["resourceVersion"] = json!("8");
+        assert!(json_patch::patch(&mut another, &replacement(&there, &body)).is_err(), "it was written since");
+    }
+}
