@@ -69,9 +69,9 @@ impl Written {
         self.looks().insert(uid.to_owned(), Instant::now());
     }
 
-    /// True if that is no longer ago than `longest`. An object that is new to us came from a list just now.
-    pub fn looked_within(&self, uid: &str, longest: Duration) -> bool {
-        self.looks().entry(uid.to_owned()).or_insert_with(Instant::now).elapsed() <= longest
+    /// How long ago that is. An object that is new to us came from a list just now.
+    pub fn look_ago(&self, uid: &str) -> Duration {
+        self.looks().entry(uid.to_owned()).or_insert_with(Instant::now).elapsed()
     }
 
     /// Forgets an object that is gone.
@@ -120,11 +120,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cache_is_believed_for_a_while_only() {
         let (written, longest) = (Written::default(), Duration::from_secs(10));
-        assert!(written.looked_within("a", longest), "it came from a list");
+        assert!(written.look_ago("a") <= longest, "it came from a list");
         tokio::time::advance(longest + Duration::from_millis(1)).await;
-        assert!(!written.looked_within("a", longest));
+        assert!(written.look_ago("a") > longest);
         written.looked("a");
-        assert!(written.looked_within("a", longest));
+        assert!(written.look_ago("a") <= longest);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a request to the API server is about.
 
 use http::{Method, Uri};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sts_plus_api::names;
 
 /// A request to the API server.
@@ -93,10 +93,13 @@ impl Call {
             .join(" ")
     }
 
-    /// The UID without which it is refused.
+    /// The UID without which it is refused: of a deletion, of a JSON patch, or of a merge patch.
     #[must_use]
     pub fn precondition(&self) -> Option<&str> {
-        self.body.pointer("/preconditions/uid")?.as_str()
+        let is_tested = |operation: &&Value| operation["op"] == "test" && operation["path"] == "/metadata/uid";
+        let tested = || self.body.as_array()?.iter().find(is_tested)?.get("value");
+        let preconditions = self.body.pointer("/preconditions/uid").or_else(tested);
+        preconditions.or_else(|| self.body.pointer("/metadata/uid"))?.as_str()
     }
 }
 
@@ -116,6 +119,8 @@ fn set_words(operations: &Value) -> String {
     let words = changes(operations).map(|(kind, path, value)| match value.get("partition") {
         Some(partition) => format!("partition {partition}"),
         None if path.ends_with("/partition") => format!("partition {value}"),
+        None if path.ends_with("/replicas") => format!("replicas {value}"),
+        None if path == "/spec" => child_words(&json!({ "spec": value })),
         // Their values name revisions and say nothing more.
         None => format!("{kind} {}", path.rsplit('/').next().unwrap_or_default()),
     });

@@ -85,14 +85,15 @@ pub(super) fn now() -> Timestamp {
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
-/// The next look: at `wake`, after `other`, or after the period, whichever comes first.
+/// The next look: at `wake`, after `other`, or a period after the API server itself was looked at, which is so long ago, whichever comes first.
 pub(super) fn next_look(
     (low, high): (Duration, Duration),
+    ago: Duration,
     wake: Option<Timestamp>,
     other: Option<Duration>,
     now: Timestamp,
 ) -> Next {
-    let period = pace::between(low, high);
+    let period = pace::between(low, high).saturating_sub(ago);
     let wake = wake.map(|wake| {
         let left = wake.duration_since(now).as_millis().clamp(0, i128::from(u32::MAX));
         // One more: never a moment too early.
@@ -111,6 +112,15 @@ mod tests {
         assert!(pause_after(Class::Transient, 50) <= LONGEST_PAUSE);
         assert!(pause_after(Class::Forbidden, 1) >= Duration::from_secs(20));
         assert!(pause_after(Class::Forbidden, 1) <= PERSON_PAUSE);
+    }
+
+    #[test]
+    fn the_period_is_counted_from_the_last_look_at_the_api_server() {
+        let (now, second) = (now(), Duration::from_secs(1));
+        let period = (second * 300, second * 300);
+        assert_eq!(next_look(period, second * 239, None, None, now), Next::requeue(second * 61));
+        assert_eq!(next_look(period, Duration::ZERO, None, Some(second), now), Next::requeue(second));
+        assert_eq!(next_look(period, second * 400, None, None, now), Next::requeue(SHORTEST_WAIT));
     }
 
     #[test]

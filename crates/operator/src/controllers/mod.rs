@@ -5,3 +5,4 @@ mod frame;
 mod in_the_way;
 pub mod phased_rollout;
 mod roll;
+mod trouble;

@@ -110,7 +110,7 @@ impl Campaign {
 
     /// Follows the Lease from this version on. Nothing if it has to be read anew.
     async fn follow(&self, candidate: &mut Candidate, mut lease: Option<Lease>) -> Option<(Lease, Moment)> {
-        let mut changes = None;
+        let (mut changes, begun) = (None, now());
         loop {
             self.pulse.elected();
             let record = lease.as_ref().map(|lease| self.record(lease));
@@ -146,7 +146,13 @@ impl Campaign {
                             Some(Ok(WatchEvent::Added(new) | WatchEvent::Modified(new))) => lease = Some(new),
                             Some(Ok(WatchEvent::Bookmark(_))) => {}
                             Some(Ok(WatchEvent::Deleted(_))) => lease = None,
-                            Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => return None,
+                            Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => {
+                                // One that does not last is not begun again and again without a pause.
+                                if now().saturating_sub(begun) < self.timing.retry {
+                                    self.pause().await;
+                                }
+                                return None;
+                            }
                         },
                         () = tokio::time::sleep(until.saturating_sub(now()).min(LONGEST_SLEEP)) => {}
                     }
@@ -266,4 +272,40 @@ impl Campaign {
 
 fn holder(lease: &Lease) -> Option<String> {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).filter(|holder| !holder.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The lease of another, and each watch of it ends at once.
+    #[tokio::test]
+    async fn a_watch_that_does_not_last_is_not_begun_without_a_pause() {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let lease = json!({ "metadata": { "name": "lease", "namespace": "ns", "resourceVersion": "1" },
+                "spec": { "holderIdentity": "another", "leaseDurationSeconds": 3600 } });
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let body = if is_watch { Vec::new() } else { lease.to_string().into_bytes() };
+            async move { Ok::<_, Infallible>(Response::new(Body::from(body))) }
+        });
+        let second = Duration::from_secs(1);
+        let timing = Timing { lease: second * 15, renew: second * 10, retry: second / 4 };
+        let guard = Arc::new(Guard::waiting());
+        let campaign =
+            Campaign::new(Client::new(service, "ns"), "ns", "lease", timing, Arc::clone(&guard), Arc::default());
+        campaign.run(tokio::time::sleep(second)).await;
+        let seen = requests.load(Ordering::Relaxed);
+        // It reads and watches about five times; a busy machine does less.
+        assert!((2..=14).contains(&seen) && !guard.is_open(), "{seen} requests");
+    }
 }

@@ -91,7 +91,9 @@ fn is_refused(node: &Node, kind: Kind, known: &mut HashSet<u64>) -> Wrong {
     let (own, set) = (world.rollouts.get(ROLLOUT)?, world.sets.get(SET)?);
     let has_flipped = set.status.current == Some(set.wanted());
     let stays = |pod: &Pod| Some(template_of(&pod.revision)) == must_leave;
+    // Somebody may have chosen another policy since.
     if set.pods.values().any(stays)
+        && own.spec.check.on_failure == OnFailure::Rollback
         && !has_flipped
         && !own.spec.paused
         && !own.spec.skips_checks()

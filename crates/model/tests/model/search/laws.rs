@@ -302,10 +302,11 @@ pub fn s5_missing(act: &Act, is: &PhasedRolloutStatus) -> Option<String> {
         .then(|| format!("S5: {:?} with {} of {} pods", is.phase, set.layout(), set.replicas))
 }
 
-/// S11: no progress is told only if no pod has moved for as long.
+/// S11: no progress is told only if no pod has moved for as long, as far as was seen.
 pub fn s11_progress(act: &Act, mind: &Mind, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus) -> Option<String> {
     let is_told =
         |status: &PhasedRolloutStatus| status.conditions.iter().any(|one| one.reason == "ProgressDeadlineExceeded");
+    let mind = if act.eyes.is_older() { act.eyes.mind() } else { mind };
     let ago = act.now - mind.moved?;
     (is_told(is) && !is_told(was) && ago < i64::from(act.spec.progress_deadline_seconds?))
         .then(|| format!("S11: no progress is told {ago} s after a pod has moved"))

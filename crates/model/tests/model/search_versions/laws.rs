@@ -215,8 +215,8 @@ impl Mind {
         let upgrade = act.is?.upgrade.as_ref()?;
         let template = act.after.template_of_version(upgrade.version)?;
         if upgrade.step == UpgradeStep::Stale {
-            // A retry may have been set that is not heard yet.
-            if !is_stale(act.was) {
+            // A retry may have been set that is not heard yet, or was not seen by who marked it.
+            if !is_stale(act.was) && !act.eyes.is_older() {
                 self.stale.insert(template);
             }
             return None;
@@ -241,7 +241,12 @@ impl Mind {
                 Some(known) if *known != template && !self.is_lost => {
                     breaches.push(format!("numbers: {version} was template {known} and is {template}"));
                 }
-                None if version <= highest && !self.is_lost && act.was.current_version != Some(version) => {
+                // What was decided on an older look is made under the number that the status had then.
+                None if version <= highest
+                    && !self.is_lost
+                    && act.was.current_version != Some(version)
+                    && !act.eyes.is_older() =>
+                {
                     breaches.push(format!("numbers: {version} comes after {highest}"));
                 }
                 None if version > act.was.last_version && !act.eyes.is_older() => {

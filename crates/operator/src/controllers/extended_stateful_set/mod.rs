@@ -27,6 +27,7 @@ use sts_plus_decide::{VersionsPlan, decide_versions};
 
 use super::frame::{self, FIRST_PAUSE, PERIOD, PERIOD_IN_MOTION, now};
 use super::phased_rollout::attempt::{Attempt, Prober};
+use super::trouble;
 use crate::errors::Error;
 use crate::events::Events;
 use crate::failures::Failures;
@@ -94,9 +95,10 @@ pub async fn reconcile(owner: Arc<ExtendedStatefulSet>, context: Arc<Context>) -
     match &outcome {
         Ok(_) => context.failures.clear(&uid),
         Err(error) => {
-            let (namespace, owner) = (owner.namespace(), owner.name_any());
-            context.metrics.version_failed(namespace.as_deref().unwrap_or_default(), &owner, error.class());
-            tracing::warn!(namespace, owner, class = %error.class(), "{error}");
+            let (namespace, name) = (owner.namespace().unwrap_or_default(), owner.name_any());
+            context.metrics.version_failed(&namespace, &name, error.class());
+            tracing::warn!(namespace, owner = name, class = %error.class(), "{error}");
+            trouble::tell(&*owner, error, &context.client, &context.events, &context.written).await;
         }
     }
     outcome
@@ -124,14 +126,15 @@ fn glance(owner: &ExtendedStatefulSet, context: &Context) -> Option<Result<Next,
         Ok(plan) => plan,
         Err(error) => return Some(Err(error)),
     };
-    if !context.written.looked_within(scene.uid(), period(&plan).0) {
+    let ago = context.written.look_ago(scene.uid());
+    if ago > period(&plan).0 {
         return None;
     }
     let nothing = match &plan.check {
         Some(request) => context.tries.is_running(scene.uid(), &scene.asked(request)),
         None => plan.actions.is_empty() && plan.events.is_empty() && plan.status == scene.observed.owner.status,
     };
-    nothing.then(|| Ok(next(&plan, now)))
+    nothing.then(|| Ok(next(&plan, ago, now)))
 }
 
 /// Looks at the API server itself, decides, and carries it out.
@@ -147,10 +150,10 @@ async fn act(owner: &ExtendedStatefulSet, context: &Context) -> Result<Next, Err
     if let Some(request) = plan.check.take() {
         let asked = scene.asked(&request);
         match context.tries.look(&uid, &asked) {
-            Stand::Running => return Ok(next(&plan, at)),
+            Stand::Running => return Ok(next(&plan, Duration::ZERO, at)),
             Stand::None => {
                 begin(&scene, context, &uid, asked);
-                return Ok(next(&plan, at));
+                return Ok(next(&plan, Duration::ZERO, at));
             }
             Stand::Done(tried, is_new) => {
                 for record in tried.records.iter().filter(|_| is_new) {
@@ -170,7 +173,7 @@ async fn act(owner: &ExtendedStatefulSet, context: &Context) -> Result<Next, Err
     }
     apply::carry_out(&plan, &scene, context).await?;
     context.tries.forget(&uid);
-    Ok(next(&plan, at))
+    Ok(next(&plan, Duration::ZERO, at))
 }
 
 /// Starts a try beside the controller; its end wakes the object.
@@ -210,6 +213,6 @@ fn period(plan: &VersionsPlan) -> (Duration, Duration) {
 }
 
 /// The next look: when the plan says, or after the period, whichever comes first.
-fn next(plan: &VersionsPlan, now: Timestamp) -> Next {
-    frame::next_look(period(plan), plan.wake, None, now)
+fn next(plan: &VersionsPlan, ago: Duration, now: Timestamp) -> Next {
+    frame::next_look(period(plan), ago, plan.wake, None, now)
 }

@@ -124,9 +124,9 @@ impl Attempt {
         }
     }
 
-    /// A Secret that we may not read is for a person to mend; any other failure may pass by itself.
+    /// A Secret that we may not read or use is for a person to mend; any other failure may pass by itself.
     fn unreadable(&self, question: &Question<'_>, field: &str, secret: &str, error: &Error) -> Answer {
-        let problem = secrets::forbidden(field, secret, &self.namespace, error);
+        let problem = secrets::for_a_person(field, secret, &self.namespace, error);
         let sentence = match &problem {
             Some(problem) => problem.message.clone(),
             None => format!("{field} names Secret {secret}, which could not be read: {error}"),
@@ -254,6 +254,17 @@ mod tests {
         assert_eq!(tried.config[0].reason, Reason::InvalidCredentials);
         assert!(tried.config[0].message.contains("give it the right to get Secrets"), "{:?}", tried.config);
         assert_eq!((tried.records.len(), tried.records[0].pod.as_str()), (1, "web-2"));
+    }
+
+    #[tokio::test]
+    async fn the_token_of_a_service_account_is_sent_to_nobody() {
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+            "metadata": { "name": "prom-secret" }, "data": { "token": "dG9wc2VjcmV0" } });
+        let tried = attempt(200, &secret).make().await;
+        assert_eq!((tried.config.len(), tried.config[0].reason), (1, Reason::InvalidCredentials));
+        let words = "spec.check.query.secretRef names Secret prom-secret: it is the token of a service account";
+        assert!(tried.config[0].message.starts_with(words), "{:?}", tried.config);
+        assert!(tried.records[0].endpoint.is_empty(), "nobody was asked");
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
 //! The run of one PhasedRollout: look into the caches, decide; if that asks for anything at all, look again at the API server
 //! itself, decide again, and only then act.
 //!
-//! `observe` reads, `decide` (another crate) decides, `apply` writes, `attempt` asks Prometheus, `trouble` tells people when none of
-//! that can be done. This file ties them together. It must never write itself, and never act on a cache.
+//! `observe` reads, `decide` (another crate) decides, `apply` writes, `attempt` asks Prometheus; `trouble` beside it tells people when
+//! none of that can be done. This file ties them together. It must never write itself, and never act on a cache.
 
 mod apply;
 pub(crate) mod attempt;
@@ -10,7 +10,6 @@ mod bodies;
 mod observe;
 mod report;
 pub mod secrets;
-mod trouble;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +24,7 @@ use sts_plus_api::{Phase, PhasedRollout};
 use sts_plus_decide::{Plan, decide};
 
 use super::frame::{self, FIRST_PAUSE, PERIOD, PERIOD_IN_MOTION, now};
+use super::trouble;
 use crate::errors::Error;
 use crate::events::Events;
 use crate::failures::Failures;
@@ -102,7 +102,7 @@ pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Re
         Err(error) => {
             report::failure(&rollout, &error);
             context.metrics.failed(&rollout.namespace().unwrap_or_default(), &rollout.name_any(), error.class());
-            trouble::tell(&rollout, &context, &error).await;
+            trouble::tell(&*rollout, &error, &context.client, &context.events, &context.written).await;
             Err(error)
         }
     }
@@ -132,7 +132,8 @@ fn glance(rollout: &PhasedRollout, context: &Context) -> Option<Result<Next, Err
         Err(error) => return Some(Err(error)),
     };
     let uid = scene.rollout_uid();
-    if !context.written.looked_within(uid, period(&plan).0) {
+    let ago = context.written.look_ago(uid);
+    if ago > period(&plan).0 {
         return None;
     }
     let nothing = match &plan.check {
@@ -145,7 +146,7 @@ fn glance(rollout: &PhasedRollout, context: &Context) -> Option<Result<Next, Err
     if plan.check.is_none() {
         context.tries.forget(uid);
     }
-    Some(Ok(next(&plan, &scene, now)))
+    Some(Ok(next(&plan, &scene, ago, now)))
 }
 
 /// Looks at the API server itself, decides, and carries it out.
@@ -161,10 +162,10 @@ async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
     if let Some(request) = plan.check.take() {
         let asked = scene.asked(&request);
         match context.tries.look(&uid, &asked) {
-            Stand::Running => return Ok(next(&plan, &scene, at)),
+            Stand::Running => return Ok(next(&plan, &scene, Duration::ZERO, at)),
             Stand::None => {
                 begin(&scene, context, &uid, asked);
-                return Ok(next(&plan, &scene, at));
+                return Ok(next(&plan, &scene, Duration::ZERO, at));
             }
             Stand::Done(tried, is_new) => {
                 // The answers are older than this look at the pods: what they say is about what is seen here.
@@ -189,7 +190,7 @@ async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
     }
     apply::carry_out(&plan, &scene, context).await?;
     context.tries.forget(&uid);
-    Ok(next(&plan, &scene, at))
+    Ok(next(&plan, &scene, Duration::ZERO, at))
 }
 
 /// Starts a try beside the controller; its end wakes the object.
@@ -212,6 +213,6 @@ fn period(plan: &Plan) -> (Duration, Duration) {
 }
 
 /// The next look: when the plan says, when the hold is to be found out again, or after the period, whichever comes first.
-fn next(plan: &Plan, scene: &Scene, now: Timestamp) -> Next {
-    frame::next_look(period(plan), plan.wake, scene.hold_again, now)
+fn next(plan: &Plan, scene: &Scene, ago: Duration, now: Timestamp) -> Next {
+    frame::next_look(period(plan), ago, plan.wake, scene.hold_again, now)
 }

@@ -20,6 +20,9 @@ use crate::errors::{Class, Error};
 /// Secrets that cannot be used are looked at again after this time: a person who mends one wakes nobody up.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// What Kubernetes makes for a service account: with it anybody is that account.
+const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+
 /// A Secret as far as it could be read.
 pub(super) enum Read {
     Found(SecretData),
@@ -38,6 +41,7 @@ pub(super) async fn read(client: &Client, namespace: &str, questions: &[Question
     let reads = names.into_iter().map(|name| async move {
         let read = match deadline(format!("reading Secret {name}"), api.get_opt(name)).await {
             Ok(None) => Read::Missing,
+            Ok(Some(secret)) if secret.type_.as_deref() == Some(SERVICE_ACCOUNT_TOKEN) => Read::Failed(kept_back(name)),
             Ok(Some(secret)) => Read::Found(data(name, secret)),
             Err(error) => Read::Failed(error),
         };
@@ -68,14 +72,27 @@ pub(super) fn of<'a>(question: &Question<'a>, read: &'a Found) -> Result<Secrets
     Ok(Secrets { credentials: credentials?, ca: ca?, client_certificate: client_certificate? })
 }
 
-/// The problem of a Secret that we may not read; any other failure may pass by itself.
-pub(super) fn forbidden(field: &str, secret: &str, namespace: &str, error: &Error) -> Option<Problem> {
-    (error.class() == Class::Forbidden).then(|| Problem {
-        reason: Reason::InvalidCredentials,
-        message: format!(
+/// Whoever may write a PhasedRollout says where it is sent, and may not read it himself.
+fn kept_back(name: &str) -> Error {
+    Error::Unusable {
+        what: format!("Secret {name}"),
+        problem: format!(
+            "it is the token of a service account (type {SERVICE_ACCOUNT_TOKEN}), which is sent to nobody: put a token for Prometheus into \
+             a Secret of its own"
+        ),
+    }
+}
+
+/// The problem of a Secret that we may not read or use; any other failure may pass by itself.
+pub(super) fn for_a_person(field: &str, secret: &str, namespace: &str, error: &Error) -> Option<Problem> {
+    let message = match error.class() {
+        Class::Forbidden => format!(
             "{field} names Secret {secret}, which the operator may not read: give it the right to get Secrets in namespace {namespace}"
         ),
-    })
+        Class::Invalid => format!("{field} names {error}"),
+        Class::Transient | Class::Conflict | Class::Bug => return None,
+    };
+    Some(Problem { reason: Reason::InvalidCredentials, message })
 }
 
 fn data(name: &str, secret: Secret) -> SecretData {
@@ -113,7 +130,7 @@ impl Look {
         let read = read(client, &namespace, &questions).await;
         let problems = questions.iter().filter_map(|question| match of(question, &read) {
             Ok(secrets) => check_secrets(question, &secrets),
-            Err((field, secret, error)) => forbidden(&field, secret, &namespace, error),
+            Err((field, secret, error)) => for_a_person(&field, secret, &namespace, error),
         });
         let mut problems: Vec<_> = problems.map(problem).collect();
         problems.dedup();
