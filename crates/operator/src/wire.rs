@@ -130,6 +130,8 @@ mod tests {
         get("/api/v1/pods?&limit=500").await;
         tokio::time::advance(almost).await;
         assert!(pulse.check(false).unwrap_err().contains("/api/v1/pods"), "a list alone is none");
+        get("/api/v1/pods?&watch=true&timeoutSeconds=120").await;
+        assert_eq!(pulse.check(false), Ok(()), "a watch that nobody follows is not awaited either");
     }
 
     async fn delete(client: Client) -> Result<(), kube::Error> {

@@ -156,13 +156,12 @@ mod tests {
             "metadata": { "labels": { "ours": "2" }, "annotations": { "mark": "m" } },
             "spec": spec,
         });
-        let mut document = there.clone();
+        let (mut document, mut another) = (there.clone(), there.clone());
         let there: DynamicObject = serde_json::from_value(there).unwrap();
         json_patch::patch(&mut document, &replacement(&there, &body)).unwrap();
         assert_eq!(document["spec"], spec, "nothing that others have added, and nothing that was taken out");
         assert_eq!(document["metadata"]["labels"], json!({ "ours": "2", "of-a-tool": "x" }));
         assert_eq!(document["metadata"]["annotations"], json!({ "mark": "m" }));
-        let mut another = document.clone();
         another["metadata"]["resourceVersion"] = json!("8");
         assert!(json_patch::patch(&mut another, &replacement(&there, &body)).is_err(), "it was written since");
     }
