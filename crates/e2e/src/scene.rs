@@ -396,9 +396,7 @@ impl Scene {
             assert!(found.is_none(), "the canary secret is in {place}: {found:?}");
         }
     }
-}
 
-impl Scene {
     /// The events of the namespace, as kubectl prints them; for a test that has failed.
     fn events_at_the_end(&self) -> String {
         let kubectl = std::process::Command::new(self.ground.cluster.kubectl_path())

@@ -1,7 +1,6 @@
 //! The one file that touches the network. One exchange: a POST, or a GET where no POST is taken, its answer read to the end, within one
-//! deadline. It must never
-//! follow a redirect to another origin, never send credentials there, never use a proxy that nobody wants, never read more than
-//! the limit, and never reuse a connection: checks are rare, and a fresh connection is neither dead nor on an address that
+//! deadline. It must never follow a redirect to another origin, never send credentials there, never use a proxy that nobody wants, never
+//! read more than the limit, and never reuse a connection: checks are rare, and a fresh connection is neither dead nor on an address that
 //! the Service has left.
 
 use std::collections::HashSet;

@@ -29,7 +29,7 @@ use crate::leader::Guard;
 use crate::metrics::Exposed;
 use crate::pulse::Pulse;
 use crate::tries::Tries;
-use crate::watch::{self, Caches, Queues, Scope, send};
+use crate::watch::{self, Caches, Queues, Scope};
 use crate::web::{self, Web};
 use crate::wire::WireLayer;
 use crate::written::Written;
@@ -193,8 +193,7 @@ fn start(
     streams.spawn(async move {
         // Whoever leads from now on looks at everything at once.
         while tokio::select! { changed = hold.changed() => changed, changed = leads.changed() => changed }.is_ok() {
-            send(&to.rollouts, all.all_rollouts());
-            send(&to.owners, all.all_owners());
+            to.wake_all(&all);
         }
     });
     let stops = vec![

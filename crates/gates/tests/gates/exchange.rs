@@ -3,17 +3,14 @@
 
 use rstest::rstest;
 use sts_plus_api::{OnMissingMetric, Query, Reason};
-use sts_plus_gates::{AddressPolicy, Freshness, Prober, Secrets};
+use sts_plus_gates::{AddressPolicy, Freshness, Secrets};
 
 use crate::credentials::CANARY;
 use crate::server::{Act, ONE, Server, http, json, vector};
 use crate::{
-    Data, Error, Fail, NoData, Pass, Problem, Want, ask, ask_about, ask_by, assertion, judge, prober, query, secret,
+    Data, Error, Fail, NoData, Pass, Problem, Want, ask, ask_about, ask_by, assertion, judge, loopback, prober, query,
+    secret,
 };
-
-fn loopback() -> Prober {
-    prober(AddressPolicy { allow_loopback: true }.into())
-}
 
 fn none() -> Secrets {
     Secrets::default()
@@ -208,7 +205,7 @@ async fn token_wins_with_a_warning() {
 #[case::no_url(Query { url: None, ..query("up", "x") }, Reason::InvalidUrl, "spec.check.query.url is missing")]
 #[tokio::test]
 async fn a_problem(#[case] asked: Query, #[case] reason: Reason, #[case] words: &str) {
-    let prober = prober(AddressPolicy { allow_loopback: true }.into());
+    let prober = loopback();
     let answer = ask_about(&prober, asked, &none(), Freshness::now(), &[("pod", "web-1")]).await;
     judge(&answer, Problem(reason), words);
     assert_eq!(answer.problem.map(|problem| problem.message), Some(answer.record.message));

@@ -37,8 +37,12 @@ pub(crate) use Want::{Fail, Pass, Problem};
 
 /// Asks as `sts-plus` does, about the pod `web-1` on a node whose name is as odd as a label value can be.
 pub(crate) async fn ask(query: Query, secrets: &Secrets) -> Answer {
-    let prober = prober(AddressPolicy { allow_loopback: true }.into());
-    ask_by(&prober, query, secrets, Freshness::now()).await
+    ask_by(&loopback(), query, secrets, Freshness::now()).await
+}
+
+/// A way to the servers of these tests.
+pub(crate) fn loopback() -> Prober {
+    prober(AddressPolicy { allow_loopback: true }.into())
 }
 
 /// A way to Prometheus.

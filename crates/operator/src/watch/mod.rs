@@ -43,6 +43,12 @@ pub struct Queues {
 }
 
 impl Queues {
+    /// All look again.
+    pub fn wake_all(&self, caches: &Caches) {
+        send(&self.rollouts, caches.all_rollouts());
+        send(&self.owners, caches.all_owners());
+    }
+
     /// The ExtendedStatefulSet that made a StatefulSet or pod with these labels looks again.
     fn wake_owner(&self, metadata: &ObjectMeta) {
         let label = metadata.labels.as_ref().and_then(|labels| labels.get(names::OWNER));
@@ -222,10 +228,7 @@ async fn follow_sets(
                 queues.wake_owner(&set.metadata);
                 send(&queues.rollouts, caches.rollouts_of(set.namespace(), set.name(), set.claimed_by()));
             }
-            Change::Everything => {
-                send(&queues.rollouts, caches.all_rollouts());
-                send(&queues.owners, caches.all_owners());
-            }
+            Change::Everything => queues.wake_all(&caches),
         },
     )
     .await;
@@ -259,10 +262,7 @@ async fn follow_pods(
                 }
             }
             // A pod that went meanwhile is told by nobody else.
-            Change::Everything => {
-                send(&queues.rollouts, caches.all_rollouts());
-                send(&queues.owners, caches.all_owners());
-            }
+            Change::Everything => queues.wake_all(&caches),
         },
     )
     .await;

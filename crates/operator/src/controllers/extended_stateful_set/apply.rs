@@ -70,7 +70,8 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
         VersionAction::Apply { name, zone, version, replicas, partition } => {
             let owner = templates::owner_at(*version, scene, context).await?;
             let body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, *partition);
-            Some(child::replace(name, &body, Mode::Write, scene, context).await?)
+            let there = child::read(name, scene, context).await?;
+            Some(child::replace(&there, &body, Mode::Write, scene, context).await?)
         }
         VersionAction::Scale { name, uid, generation, replicas } => {
             let operations = vec![

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use http::Uri;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, ValidationDirective};
+use kube::api::{DynamicObject, GetParams, Patch, PatchParams, PostParams, ValidationDirective};
 use kube::core::Request;
-use kube::{Api, Resource as _};
+use kube::{Resource as _, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use sts_plus_api::names;
@@ -17,7 +17,8 @@ use super::Context;
 use super::observe::Scene;
 use crate::client::deadline;
 use crate::errors::Error;
-use crate::patch::{add, remove, test};
+use crate::patch::{add, by, remove, test};
+use crate::views::SetObject;
 
 /// Whether it is written, or only asked what would come of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +37,16 @@ impl Mode {
 }
 
 /// Makes it.
-pub(super) async fn make<K>(name: &str, body: &Value, mode: Mode, scene: &Scene, context: &Context) -> Result<K, Error>
-where
-    K: Clone + DeserializeOwned + 'static,
-{
+pub(super) async fn make<K: DeserializeOwned>(
+    name: &str,
+    body: &Value,
+    mode: Mode,
+    scene: &Scene,
+    context: &Context,
+) -> Result<K, Error> {
     let params = PostParams { dry_run: mode == Mode::Try, field_manager: Some(names::MANAGER_VERSIONS.to_owned()) };
     let call = mode.call("making", name);
-    let path = StatefulSet::url_path(&(), Some(scene.namespace()));
-    let request = Request::new(path).create(&params, body.to_string().into_bytes());
+    let request = Request::new(path(scene)).create(&params, body.to_string().into_bytes());
     let asked = async {
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         // A field that it does not know is refused, and not dropped.
@@ -56,44 +59,39 @@ where
     deadline(call, asked).await
 }
 
-/// Makes the one that is there what `body` says.
-pub(super) async fn replace<K>(
-    name: &str,
+/// Makes the one that is `there` what `body` says, if it is the one that was seen.
+pub(super) async fn replace<K: DeserializeOwned>(
+    there: &DynamicObject,
     body: &Value,
     mode: Mode,
     scene: &Scene,
     context: &Context,
-) -> Result<K, Error>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug + 'static,
-{
-    let there = read(name, scene, context).await?;
-    let outdated = || Error::Outdated { what: format!("StatefulSet {name}") };
-    let seen = scene.sets.get(name).ok_or_else(outdated)?;
-    let is_seen =
-        there.metadata.uid == seen.metadata.uid && there.metadata.resource_version == seen.metadata.resource_version;
-    if !is_seen {
-        return Err(outdated());
+) -> Result<K, Error> {
+    let name = &there.name_any();
+    let is_seen = |seen: &SetObject| {
+        there.metadata.uid == seen.metadata.uid && there.metadata.resource_version == seen.metadata.resource_version
+    };
+    if !scene.sets.get(name).is_some_and(is_seen) {
+        return Err(Error::Outdated { what: format!("StatefulSet {name}") });
     }
     let params = PatchParams {
         dry_run: mode == Mode::Try,
         field_validation: Some(ValidationDirective::Strict),
-        ..crate::patch::by(names::MANAGER_VERSIONS)
+        ..by(names::MANAGER_VERSIONS)
     };
-    let api = sets(scene, context);
-    let patch = Patch::Json::<()>(replacement(&there, body));
-    let written = deadline(mode.call("replacing", name), api.patch(name, &params, &patch)).await?;
-    let written = serde_json::to_value(written).and_then(serde_json::from_value);
-    written.map_err(|error| Error::api(mode.call("reading", name), kube::Error::SerdeError(error)))
+    let patch = Patch::Json::<()>(replacement(there, body));
+    let request = Request::new(path(scene)).patch(name, &params, &patch).map_err(kube::Error::BuildRequest);
+    deadline(mode.call("replacing", name), async { context.client.request(request?).await }).await
 }
 
 /// The StatefulSet as it is.
 pub(super) async fn read(name: &str, scene: &Scene, context: &Context) -> Result<DynamicObject, Error> {
-    deadline(format!("reading StatefulSet {name}"), sets(scene, context).get(name)).await
+    let request = Request::new(path(scene)).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest);
+    deadline(format!("reading StatefulSet {name}"), async { context.client.request(request?).await }).await
 }
 
-fn sets(scene: &Scene, context: &Context) -> Api<DynamicObject> {
-    Api::namespaced_with(context.client.clone(), scene.namespace(), &ApiResource::erase::<StatefulSet>(&()))
+fn path(scene: &Scene) -> String {
+    StatefulSet::url_path(&(), Some(scene.namespace()))
 }
 
 /// The whole spec, and of labels and annotations those that are ours: what others write there stays, what we wrote and do not any more goes.

@@ -114,7 +114,7 @@ async fn would_leave(child: &ChildView, scene: &Scene, context: &Context) -> Res
     let zone = child.zone.as_deref();
     let body = scene.body(&scene.owner, &child.name, zone, child.version, child.replicas, names::HOLD);
     let there = read(child, scene, context).await?;
-    match child::replace(&child.name, &body, Mode::Try, scene, context).await {
+    match child::replace(&there, &body, Mode::Try, scene, context).await {
         Ok(wanted) => Ok(differences(&wanted, &there).is_empty()),
         Err(Error::Api { source, .. }) if is_refused(&source) => Ok(false),
         Err(error) => Err(error),
@@ -181,7 +181,8 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
         return Ok(Some(sentence));
     }
     let tried: Result<DynamicObject, Error> = if scene.sets.contains_key(&name) {
-        child::replace(&name, &body, Mode::Try, scene, context).await
+        let there = child::read(&name, scene, context).await?;
+        child::replace(&there, &body, Mode::Try, scene, context).await
     } else {
         child::make(&name, &body, Mode::Try, scene, context).await
     };
