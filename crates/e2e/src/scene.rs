@@ -117,13 +117,15 @@ impl Scene {
         self.until_at_rest().await;
     }
 
-    /// Waits until the operator has claimed `web` and all is at rest.
+    /// Waits until the operator has claimed `web` and all is at rest, also for the controller: until it has seen the claim, a rollout may be
+    /// pending for all that the policies know.
     pub async fn until_at_rest(&self) {
         self.until("at rest", |world| {
             let replicas = world.sets.get("web").and_then(|set| set.spec.as_ref()?.replicas);
             let phases = [Phase::Idle, Phase::Blocked, Phase::Paused];
             phases.into_iter().any(|phase| world.is(phase))
                 && world.partition() == replicas
+                && world.controller_has_seen()
                 && world.annotation(names::CLAIM) == Some("gate")
         })
         .await;

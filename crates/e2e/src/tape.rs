@@ -256,7 +256,11 @@ where
             let (object, gone) = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
                 WatchEvent::Deleted(object) => (object, true),
-                WatchEvent::Bookmark(_) => continue,
+                // Where nothing happens for minutes, a watch could not be begun again at the version of the last object.
+                WatchEvent::Bookmark(mark) => {
+                    version = mark.metadata.resource_version;
+                    continue;
+                }
                 WatchEvent::Error(error) => return error.to_string(),
             };
             version = object.resource_version().expect("an object has a version");

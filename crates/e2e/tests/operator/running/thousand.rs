@@ -17,7 +17,7 @@ use super::leader::{Field, LEADS, LOST, until_logged};
 
 /// What each answer comes later.
 const LATE: Duration = Duration::from_millis(75);
-/// How soon one release is noticed while all the others are looked at.
+/// How soon one release is noticed while all the others are looked at, however fast these are.
 const NOTICED: Duration = Duration::from_secs(5);
 /// A leader that has not renewed for so long gives up.
 const RENEWED: SignedDuration = SignedDuration::from_secs(10);
@@ -87,8 +87,9 @@ fn writes(proxy: &Proxy) -> Vec<Record> {
     proxy.writes().into_iter().filter(|write| write.call.resource != "leases").collect()
 }
 
-/// Everybody wants something at the same time, and one of them is a release; how soon that is noticed.
-async fn busy(scene: &Scene, objects: usize) -> Duration {
+/// Everybody wants something at the same time, and one of them is a release, which does not wait for most of the others.
+async fn busy(scene: &Scene, objects: usize) {
+    let start = Instant::now();
     let pause = Patch::Merge(json!({ "spec": { "paused": true } }));
     let (rollouts, params) = (scene.api("phasedrollout"), PatchParams::default());
     let pause_all = each(objects, async |n| {
@@ -101,8 +102,9 @@ async fn busy(scene: &Scene, objects: usize) -> Duration {
     };
     let ((), noticed) = tokio::join!(pause_all, release);
     until(scene, "all are paused", |world| (0..objects).all(|n| is_paused(world, n))).await;
+    let all = start.elapsed();
+    assert!(noticed < NOTICED.max(all / 2), "noticed after {noticed:?}, all others are paused after {all:?}");
     until(scene, "the release is complete", |world| world.is_complete("app:2")).await;
-    noticed
 }
 
 // spec: L046, L088
@@ -123,8 +125,7 @@ async fn rollouts_on_a_slow_api_server_starve_nobody(#[case] objects: usize, #[c
     until_logged(&operator, LEADS).await;
     let at_rest = |world: &World| (0..objects).all(|n| is_claimed(world, n)) && world.is(Phase::Idle);
     until(scene, "all are claimed", at_rest).await;
-    let noticed = busy(scene, objects).await;
-    assert!(noticed < NOTICED, "{noticed:?}");
+    busy(scene, objects).await;
 
     // At rest.
     let mut before = usize::MAX;

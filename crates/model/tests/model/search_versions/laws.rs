@@ -100,6 +100,13 @@ pub struct Act<'a> {
     pub now: i64,
 }
 
+impl Act<'_> {
+    /// How many of the pods that were seen a StatefulSet loses by having so many replicas. One that came meanwhile was not seen.
+    pub fn lost(&self, name: &str, replicas: i32) -> usize {
+        self.seen.native.sets.get(name).map_or(0, |set| set.pods.range(replicas..).count())
+    }
+}
+
 /// An answer: when it was asked for, what it says, and about which revision or digest.
 #[derive(Clone, Debug)]
 pub struct Heard {

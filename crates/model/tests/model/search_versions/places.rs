@@ -348,13 +348,12 @@ fn shrinks(mind: &Mind, act: &Act) -> Breaches {
             Some(wanted) if wanted <= after.replicas => {}
             Some(_) => breaches.push(breach("and nobody wants that")),
             None => {
-                let there = i32::try_from(set.pods.len()).unwrap_or(i32::MAX);
                 let others = act.seen.native.sets.values().filter(|other| other.name != *name);
                 let listed = others.filter(|other| {
                     act.seen.marks.get(&other.name).is_some_and(|m| act.seen.wanted_in(m.zone.as_ref()).is_some())
                 });
                 let is_whole = listed.into_iter().all(|other| act.seen.native.is_whole(other));
-                if after.replicas < there - 1 || !is_whole {
+                if act.lost(name, after.replicas) > 1 || !is_whole {
                     breaches.push(breach("of a zone that was dropped"));
                 }
             }

@@ -77,9 +77,11 @@ pub fn hear(mind: &mut Mind, act: &Act) {
     }
 }
 
-/// After a move by whomever.
+/// After a move by whomever. A hand that changed a number and put it back before the controller saw it has ended nothing.
 pub fn follow(mind: &mut Mind, after: &World) {
-    if whole_since(after, mind.tries.version).is_none() {
+    let mut sets = after.sets_of(mind.tries.version).filter(|set| !set.pods.is_empty()).peekable();
+    let is_available = |set: &Set| set.pods.values().all(|pod| pod.is_available(set.min_ready, after.native.now));
+    if sets.peek().is_none() || !sets.all(is_available) {
         mind.tries.passes.clear();
     }
 }
@@ -90,10 +92,12 @@ pub fn remember(mind: &mut Mind, act: &Act) {
         |status: &ExtendedStatefulSetStatus| status.upgrade.as_ref().map(|up| (up.version, up.step, up.failures));
     let (was, is) = (step(act.was), act.is.map(step));
     let grows = act.after.sets_of(mind.tries.version).any(|set| set.replicas > size(act.before, &set.name));
-    if grows || act.seen.owner.spec.paused || is.is_some_and(|is| is != was) {
+    // What was seen long ago and is not written down has changed nothing.
+    let is_paused = act.seen.owner.spec.paused && (act.is.is_some() || !act.eyes.is_older());
+    if grows || is_paused || is.is_some_and(|is| is != was) {
         mind.tries.begun = Some(act.now);
     }
-    if act.seen.owner.spec.paused {
+    if is_paused {
         mind.tries.passes.clear();
     }
     let Some(Some((version, step, failures))) = is else { return };
@@ -190,8 +194,7 @@ fn dropped(act: &Act, set: &Set, has: i32, version: i32) -> Option<String> {
     if act.was.current_version != Some(version) {
         return None;
     }
-    let there = i32::try_from(set.pods.len()).unwrap_or(i32::MAX);
-    if has < there - 1 {
+    if act.lost(&set.name, has) > 1 {
         return Some(format!("of a zone that was dropped, down to {has} at once"));
     }
     (!act.seen.is_complete(version)).then(|| "of a zone that was dropped, and the others are not whole".to_owned())
