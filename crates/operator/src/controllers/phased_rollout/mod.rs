@@ -20,7 +20,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::runtime::controller::Action as Next;
 use kube::{Client, ResourceExt as _};
-use sts_plus_api::{Phase, PhasedRollout};
+use sts_plus_api::{ConditionType, Phase, PhasedRollout};
 use sts_plus_decide::{Plan, decide};
 
 use super::frame::{self, FIRST_PAUSE, PERIOD, PERIOD_IN_MOTION, now};
@@ -204,8 +204,12 @@ fn decide_safely(scene: &Scene, now: Timestamp) -> Result<Plan, Error> {
     frame::safely(|| decide(&scene.observed, now))
 }
 
-/// Within which time the API server itself is looked at.
+/// Within which time the API server itself is looked at. At rest, too, a pod may be missing: why, no stream says.
 fn period(plan: &Plan) -> (Duration, Duration) {
+    let reconciling = ConditionType::Reconciling.to_string();
+    if plan.status.conditions.iter().any(|condition| condition.type_ == reconciling && condition.status == "True") {
+        return PERIOD_IN_MOTION;
+    }
     match plan.status.phase {
         Phase::Rolling | Phase::Checking | Phase::RollingBack | Phase::Held => PERIOD_IN_MOTION,
         Phase::Idle | Phase::Paused | Phase::Failed | Phase::RolledBack | Phase::Completed | Phase::Blocked => PERIOD,

@@ -428,3 +428,17 @@ async fn a_prometheus_that_does_not_answer_keeps_no_run_waiting() {
     let world = rig.world.lock().unwrap();
     assert_eq!(world.set["spec"]["updateStrategy"]["rollingUpdate"]["partition"], names::HOLD, "held all the same");
 }
+
+#[tokio::test]
+async fn a_pod_that_is_missing_at_rest_is_looked_for_soon() {
+    let mut rig = Rig::new();
+    rig.settle().await;
+    let period = |rig: &Rig| {
+        let rollout = rig.context.caches.rollouts.state().pop().unwrap();
+        super::period(&super::decide_safely(&super::observe::cached(&rollout, &rig.context).unwrap(), now()).unwrap())
+    };
+    assert_eq!(period(&rig), super::PERIOD);
+    rig.world.lock().unwrap().pods.pop();
+    rig.refresh();
+    assert_eq!(period(&rig), super::PERIOD_IN_MOTION);
+}
