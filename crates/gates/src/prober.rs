@@ -2,6 +2,7 @@
 //! pass only on a verdict that passes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -10,7 +11,7 @@ use sts_plus_api::{Check, CheckRecord, OnMissingMetric, Query, Reason, Series, S
 use url::Url;
 
 use crate::credentials::{Credentials, Secrets};
-use crate::decode::Reply;
+use crate::decode::DecodedReply;
 use crate::endpoint::Endpoint;
 use crate::policy::{Policy, refused};
 use crate::problem::Problem;
@@ -164,7 +165,7 @@ impl Prober {
         question: &Question<'_>,
         secrets: &Secrets,
         fresh: Freshness,
-    ) -> Result<Result<Reply, TransportError>, Problem> {
+    ) -> Result<Result<Arc<DecodedReply>, TransportError>, Problem> {
         let tls = tls(question, secrets)?;
         Ok(self.shared.exchange(&self.transport, request, tls, fresh).await)
     }

@@ -8,9 +8,9 @@ use std::error::Error as StdError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::Method;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION, PROXY_AUTHORIZATION};
+use bytes::Bytes;
+use http::header::{AGE, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, PROXY_AUTHORIZATION};
+use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -20,11 +20,13 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
+use tokio::time::timeout_at;
 use tower_service::Service;
 use url::Url;
 
 use crate::decode::{MAX_BODY, Reply};
 use crate::endpoint::origin;
+use crate::places::{Busy, Place, SMALL};
 use crate::policy::{Policy, address};
 use crate::proxy::{Proxy, ProxyFailed, Route};
 use crate::request::QueryRequest;
@@ -43,8 +45,10 @@ fn is_method_refused(reply: &Reply) -> bool {
 /// Why there is no answer; a clause for people, without the endpoint. The text of an answer is not in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TransportError {
-    #[error("no complete answer within {} s (timeoutSeconds)", .0.as_secs())]
-    TimedOut(Duration),
+    #[error("no complete answer within {} s (timeoutSeconds){}", .timeout.as_secs(), after_waiting(*.waited))]
+    TimedOut { timeout: Duration, waited: Duration },
+    #[error(transparent)]
+    Busy(#[from] Busy),
     #[error("the host is {0}, which must not be asked")]
     Refused(&'static str),
     #[error("the host name cannot be resolved: {0}")]
@@ -73,6 +77,21 @@ pub(crate) enum TransportError {
     Request(String),
 }
 
+impl TransportError {
+    /// There is no answer, and nothing else is known.
+    pub(crate) fn timed_out(timeout: Duration) -> Self {
+        Self::TimedOut { timeout, waited: Duration::ZERO }
+    }
+}
+
+/// It is not the fault of Prometheus alone if the time was spent before it was asked.
+fn after_waiting(waited: Duration) -> String {
+    match waited.as_secs() {
+        0 => String::new(),
+        seconds => format!(", for {seconds} s of which this operator had too many queries under way"),
+    }
+}
+
 /// Carries requests.
 #[derive(Debug)]
 pub(crate) struct Transport {
@@ -90,14 +109,17 @@ impl Transport {
     }
 
     /// Sends `request` and reads the answer, including redirects within the origin.
-    pub(crate) async fn exchange(&self, request: &QueryRequest, tls: TlsSettings) -> Result<Reply, TransportError> {
+    pub(crate) async fn exchange(
+        &self,
+        request: &QueryRequest,
+        tls: TlsSettings,
+        place: &mut Place<'_>,
+    ) -> Result<Reply, TransportError> {
+        let (deadline, waited, timeout) = (place.deadline, place.waited, request.timeout());
         let proxy = self.policy.proxies.to(&request.url);
         let client = self.client(request.url.scheme() == "https", tls, proxy.clone())?;
-        let timeout = request.timeout();
-        match tokio::time::timeout(timeout, self.either_way(&client, request, proxy.as_ref())).await {
-            Ok(result) => result,
-            Err(_) => Err(TransportError::TimedOut(timeout)),
-        }
+        let exchange = self.either_way(&client, request, proxy.as_ref(), place);
+        timeout_at(deadline, exchange).await.unwrap_or(Err(TransportError::TimedOut { timeout, waited }))
     }
 
     /// By POST, which takes a query of any length. A gateway that lets nothing be written refuses that, as all clients of Prometheus know: then by
@@ -107,15 +129,16 @@ impl Transport {
         client: &HttpClient,
         request: &QueryRequest,
         proxy: Option<&Proxy>,
+        place: &mut Place<'_>,
     ) -> Result<Reply, TransportError> {
         let origin = origin(&request.url);
         let (first, second) =
             if self.read_only().contains(&origin) { (Method::GET, Method::POST) } else { (Method::POST, Method::GET) };
-        let reply = self.follow(client, request, first, proxy).await?;
+        let reply = self.follow(client, request, first, proxy, place).await?;
         if !is_method_refused(&reply) {
             return Ok(reply);
         }
-        match self.follow(client, request, second.clone(), proxy).await {
+        match self.follow(client, request, second.clone(), proxy, place).await {
             Ok(other) if !is_method_refused(&other) => {
                 if second == Method::POST {
                     self.read_only().remove(&origin);
@@ -138,6 +161,7 @@ impl Transport {
         request: &QueryRequest,
         method: Method,
         proxy: Option<&Proxy>,
+        place: &mut Place<'_>,
     ) -> Result<Reply, TransportError> {
         let mut url = request.url.clone();
         if proxy.is_some() {
@@ -153,7 +177,7 @@ impl Transport {
             let response = client.request(written).await.map_err(|e| explain(&e, e.is_connect()))?;
             match redirect(&url, &response)? {
                 Some(next) => url = next,
-                None => return read(response).await,
+                None => return read(response, place).await,
             }
         }
         Err(TransportError::TooManyRedirects)
@@ -233,28 +257,49 @@ fn redirect(url: &Url, response: &http::Response<Incoming>) -> Result<Option<Url
     Err(TransportError::Redirected { status, target: format!("{}{path}", origin(&next)) })
 }
 
-/// Reads the answer; stops at the limit.
-async fn read(response: http::Response<Incoming>) -> Result<Reply, TransportError> {
-    let limit = MAX_BODY as u64;
-    if response.body().size_hint().lower() > limit {
+/// Reads the answer; stops at the limit. What is no answer is read as far as it can be a sentence of an error.
+async fn read(response: http::Response<Incoming>, place: &mut Place<'_>) -> Result<Reply, TransportError> {
+    let (mut reply, is_answer) = (head(&response), response.status() == StatusCode::OK);
+    let announced = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+    if is_answer && announced > MAX_BODY {
         return Err(TransportError::TooLarge);
     }
+    let mut incoming = response.into_body();
+    let mut body = Vec::with_capacity(announced.min(SMALL));
+    let mut limit = SMALL;
+    while let Some(frame) = incoming.frame().await {
+        let Ok(data) = frame.map_err(|e| explain(&e, false))?.into_data() else { continue };
+        if body.len() + data.len() > limit {
+            if !is_answer {
+                return Ok(reply);
+            }
+            if limit == SMALL {
+                place.enlarge().await?;
+                limit = MAX_BODY;
+                body.reserve_exact(limit - body.len());
+            }
+        }
+        if body.len() + data.len() > MAX_BODY {
+            return Err(TransportError::TooLarge);
+        }
+        body.extend_from_slice(&data);
+    }
+    reply.body = body.into();
+    Ok(reply)
+}
+
+/// All but the body.
+fn head(response: &http::Response<Incoming>) -> Reply {
     let header =
         |name| response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let (status, content_type, content_encoding) =
-        (response.status().as_u16(), header(CONTENT_TYPE), header(CONTENT_ENCODING));
-    let mut incoming = response.into_body();
-    let mut body = BytesMut::new();
-    while let Some(frame) = incoming.frame().await {
-        let frame = frame.map_err(|e| explain(&e, false))?;
-        if let Ok(data) = frame.into_data() {
-            if body.len() + data.len() > MAX_BODY {
-                return Err(TransportError::TooLarge);
-            }
-            body.extend_from_slice(&data);
-        }
+    Reply {
+        status: response.status().as_u16(),
+        content_type: header(CONTENT_TYPE),
+        content_encoding: header(CONTENT_ENCODING),
+        // One that cannot be read is no promise that the answer is new.
+        age: header(AGE).map(|age| age.trim().parse().unwrap_or(u64::MAX)),
+        body: Bytes::new(),
     }
-    Ok(Reply { status, content_type, content_encoding, body: body.freeze() })
 }
 
 /// Finds the cause that helps a person in a chain of errors.
