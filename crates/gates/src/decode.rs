@@ -41,6 +41,8 @@ pub enum Decoded {
         first: Vec<Found>,
         /// Warnings of Prometheus: the answer may be partial.
         warnings: Vec<String>,
+        /// True for `VictoriaMetrics`: unless it is told not to, it answers for a time before the question.
+        is_victoria: bool,
     },
     /// `scalar` or `string`.
     WrongType(&'static str),
@@ -79,6 +81,11 @@ impl DecodedReply {
     /// True for a complete answer.
     pub(crate) fn is_answer(&self) -> bool {
         matches!(&self.decoded, Decoded::Series { warnings, .. } if warnings.is_empty())
+    }
+
+    /// True if it may be about a time before the question, see [`Decoded::Series::is_victoria`].
+    pub(crate) fn is_victoria(&self) -> bool {
+        matches!(&self.decoded, Decoded::Series { is_victoria: true, .. })
     }
 
     /// The memory that its texts take, in bytes.
@@ -176,6 +183,9 @@ struct Envelope<'a> {
     /// `VictoriaMetrics` tells so, and without a warning, that some of its storage did not answer.
     #[serde(default)]
     is_partial: Option<bool>,
+    /// Here only in an answer of `VictoriaMetrics`; those of Prometheus are part of `data`.
+    #[serde(borrow, default)]
+    stats: Option<&'a RawValue>,
 }
 
 /// The words of an error. Prometheus has them in `error`; Google and Azure have an object there, Amazon and Kubernetes a `message`.
@@ -239,12 +249,14 @@ impl Envelope<'_> {
         };
         match counted {
             Ok((count, first)) => {
+                let is_victoria = self.is_partial.is_some()
+                    || self.stats.is_some_and(|stats| stats.get().contains("\"seriesFetched\""));
                 let mut warnings = self.warnings.unwrap_or_default();
                 warnings.retain(|warning| !is_info(warning));
                 if self.is_partial == Some(true) {
                     warnings.push("isPartial: some of the storage did not answer".to_owned());
                 }
-                Decoded::Series { count, first, warnings }
+                Decoded::Series { count, first, warnings, is_victoria }
             }
             Err(e) => unusable(format!("the answer cannot be read: {e}"), ""),
         }

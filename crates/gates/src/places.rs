@@ -59,8 +59,11 @@ pub(crate) struct Place<'a> {
     visit: Visit<'a>,
     /// Until when the request has to be done.
     pub(crate) deadline: Instant,
+    /// Until when to wait for more.
+    latest: Instant,
     /// How long this place was waited for.
     pub(crate) waited: Duration,
+    is_large: bool,
     permits: Vec<OwnedSemaphorePermit>,
 }
 
@@ -87,7 +90,7 @@ impl Places {
         let latest = deadline - timeout / 10;
         let own = permit(&visit.share.requests, latest).await.ok_or(Busy::Origin(timeout))?;
         let of_all = permit(&self.all, latest).await.ok_or(Busy::All(timeout))?;
-        Ok(Place { visit, deadline, waited: start.elapsed(), permits: vec![own, of_all] })
+        Ok(Place { visit, deadline, latest, waited: start.elapsed(), is_large: false, permits: vec![own, of_all] })
     }
 
     fn enter(&self, origin: String) -> Visit<'_> {
@@ -106,11 +109,15 @@ impl Places {
 }
 
 impl Place<'_> {
-    /// Waits until the answer may be larger than [`SMALL`]. At most once for a place.
+    /// Waits until the answer may be larger than [`SMALL`].
     pub(crate) async fn enlarge(&mut self) -> Result<(), Busy> {
-        for places in [&self.visit.share.large, &self.visit.places.large] {
-            self.permits.push(permit(places, self.deadline).await.ok_or(Busy::Large)?);
+        if self.is_large {
+            return Ok(());
         }
+        for places in [&self.visit.share.large, &self.visit.places.large] {
+            self.permits.push(permit(places, self.latest).await.ok_or(Busy::Large)?);
+        }
+        self.is_large = true;
         Ok(())
     }
 }
@@ -177,6 +184,7 @@ mod tests {
         for origin in ["a", "b", "c", "d"] {
             for _ in 0..LARGE_OF_ORIGIN {
                 let mut place = take(&places, origin).await.unwrap();
+                place.enlarge().await.unwrap();
                 place.enlarge().await.unwrap();
                 taken.push(place);
             }

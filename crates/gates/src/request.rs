@@ -36,6 +36,12 @@ impl QueryRequest {
         Self { url, body: Bytes::from(body), timeout, user_agent, credentials }
     }
 
+    /// The same, and `VictoriaMetrics` answers for now and not for 30 s ago (`-search.latencyOffset`). Others do not know the
+    /// parameter, and may refuse what they do not know.
+    pub(crate) fn for_now(&self) -> Self {
+        Self { body: [&*self.body, b"&nocache=1"].concat().into(), ..self.clone() }
+    }
+
     /// Time for the whole exchange.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout

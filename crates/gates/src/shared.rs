@@ -156,8 +156,7 @@ impl Shared {
         entry.asked.get_or_init(Instant::now);
         match transport.exchange(request, tls, &mut place).await {
             Err(busy @ TransportError::Busy(_)) => Err(busy),
-            // The bytes are gone before the place is.
-            reply => Ok(Outcome::of(reply.map(|reply| DecodedReply::of(&reply)))),
+            result => Ok(Outcome::of(result)),
         }
     }
 

@@ -24,7 +24,7 @@ use tokio::time::timeout_at;
 use tower_service::Service;
 use url::Url;
 
-use crate::decode::{MAX_BODY, Reply};
+use crate::decode::{DecodedReply, MAX_BODY, Reply};
 use crate::endpoint::origin;
 use crate::places::{Busy, Place, SMALL};
 use crate::policy::{Policy, address};
@@ -35,7 +35,7 @@ use crate::tls::TlsSettings;
 
 const MAX_REDIRECTS: usize = 3;
 /// Beyond so many origins each is found out anew.
-const MOST_READ_ONLY: usize = 1024;
+const MOST_KNOWN: usize = 1024;
 
 /// A gateway does not take this method, or not from us.
 fn is_method_refused(reply: &Reply) -> bool {
@@ -97,29 +97,50 @@ fn after_waiting(waited: Duration) -> String {
 pub(crate) struct Transport {
     policy: Policy,
     system_roots: OnceLock<Arc<RootCertStore>>,
-    /// Where a GET was answered and a POST was not.
+    /// Origins where a GET was answered and a POST was not.
     read_only: Mutex<HashSet<String>>,
+    /// URLs of `VictoriaMetrics`.
+    victoria: Mutex<HashSet<String>>,
 }
 
 type HttpClient = Client<HttpsConnector<Route>, Full<Bytes>>;
 
 impl Transport {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy, system_roots: OnceLock::new(), read_only: Mutex::default() }
+        Self { policy, system_roots: OnceLock::new(), read_only: Mutex::default(), victoria: Mutex::default() }
     }
 
-    /// Sends `request` and reads the answer, including redirects within the origin.
+    /// Sends `request` and reads the answer, including redirects within the origin. Its bytes are gone before the place is.
     pub(crate) async fn exchange(
         &self,
         request: &QueryRequest,
         tls: TlsSettings,
         place: &mut Place<'_>,
-    ) -> Result<Reply, TransportError> {
+    ) -> Result<DecodedReply, TransportError> {
         let (deadline, waited, timeout) = (place.deadline, place.waited, request.timeout());
         let proxy = self.policy.proxies.to(&request.url);
         let client = self.client(request.url.scheme() == "https", tls, proxy.clone())?;
-        let exchange = self.either_way(&client, request, proxy.as_ref(), place);
+        let exchange = self.for_now(&client, request, proxy.as_ref(), place);
         timeout_at(deadline, exchange).await.unwrap_or(Err(TransportError::TimedOut { timeout, waited }))
+    }
+
+    /// An answer about a time before the question is none. It is asked for again, and at once so the next time.
+    async fn for_now(
+        &self,
+        client: &HttpClient,
+        request: &QueryRequest,
+        proxy: Option<&Proxy>,
+        place: &mut Place<'_>,
+    ) -> Result<DecodedReply, TransportError> {
+        let url = request.url.as_str();
+        if !locked(&self.victoria).contains(url) {
+            let reply = DecodedReply::of(&self.either_way(client, request, proxy, place).await?);
+            if !reply.is_victoria() {
+                return Ok(reply);
+            }
+            note(&self.victoria, url.to_owned());
+        }
+        Ok(DecodedReply::of(&self.either_way(client, &request.for_now(), proxy, place).await?))
     }
 
     /// By POST, which takes a query of any length. A gateway that lets nothing be written refuses that, as all clients of Prometheus know: then by
@@ -132,8 +153,11 @@ impl Transport {
         place: &mut Place<'_>,
     ) -> Result<Reply, TransportError> {
         let origin = origin(&request.url);
-        let (first, second) =
-            if self.read_only().contains(&origin) { (Method::GET, Method::POST) } else { (Method::POST, Method::GET) };
+        let (first, second) = if locked(&self.read_only).contains(&origin) {
+            (Method::GET, Method::POST)
+        } else {
+            (Method::POST, Method::GET)
+        };
         let reply = self.follow(client, request, first, proxy, place).await?;
         if !is_method_refused(&reply) {
             return Ok(reply);
@@ -141,18 +165,14 @@ impl Transport {
         match self.follow(client, request, second.clone(), proxy, place).await {
             Ok(other) if !is_method_refused(&other) => {
                 if second == Method::POST {
-                    self.read_only().remove(&origin);
-                } else if self.read_only().len() < MOST_READ_ONLY {
-                    self.read_only().insert(origin);
+                    locked(&self.read_only).remove(&origin);
+                } else {
+                    note(&self.read_only, origin);
                 }
                 Ok(other)
             }
             _ => Ok(reply),
         }
-    }
-
-    fn read_only(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.read_only.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn follow(
@@ -227,6 +247,17 @@ impl Transport {
             Arc::new(trusted(rustls_native_certs::load_native_certs().certs, is_chosen))
         });
         if roots.is_empty() { Err(TransportError::NoRoots) } else { Ok(Arc::clone(roots)) }
+    }
+}
+
+fn locked(known: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn note(known: &Mutex<HashSet<String>>, name: String) {
+    let mut known = locked(known);
+    if known.len() < MOST_KNOWN {
+        known.insert(name);
     }
 }
 

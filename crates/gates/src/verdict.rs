@@ -66,7 +66,7 @@ pub fn judge(reply: &DecodedReply, asked: Asked<'_>) -> Judgement {
 fn judge_hidden(reply: &DecodedReply, asked: Asked<'_>) -> Judgement {
     let endpoint = asked.endpoint;
     match hidden(reply.decoded.clone(), asked.credentials) {
-        Decoded::Series { count, first, warnings } => judge_series(count, &first, &warnings, asked),
+        Decoded::Series { count, first, warnings, .. } => judge_series(count, &first, &warnings, asked),
         Decoded::WrongType(kind) => Judgement::error(format!(
             "the expression must return a vector, and {} returned a {kind}: compare a metric, for example up == 0",
             in_sentence(asked.query)
@@ -84,7 +84,7 @@ fn hidden(decoded: Decoded, credentials: Option<&Credentials>) -> Decoded {
     let Some(credentials) = credentials else { return decoded };
     let hide = |text: String| credentials.hide(&text);
     match decoded {
-        Decoded::Series { count, first, warnings } => {
+        Decoded::Series { count, first, warnings, is_victoria } => {
             let hide_found = |found: Found| Found {
                 labels: found.labels.into_iter().map(|(label, value)| (hide(label), hide(value))).collect(),
                 value: hide(found.value),
@@ -93,6 +93,7 @@ fn hidden(decoded: Decoded, credentials: Option<&Credentials>) -> Decoded {
                 count,
                 first: first.into_iter().map(hide_found).collect(),
                 warnings: warnings.into_iter().map(hide).collect(),
+                is_victoria,
             }
         }
         Decoded::WrongType(kind) => Decoded::WrongType(kind),

@@ -143,3 +143,41 @@ async fn a_place_that_was_not_found_is_looked_for_again() {
     slow.into_iter().for_each(|task| task.abort());
     judge(&ask(same(1)).await, Pass(Data), "1 series");
 }
+
+/// Large answers are read a few at a time, since each may take 4 MiB; small ones are not kept waiting by them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_answers_wait_for_each_other() {
+    let large = vector(&vec![ONE; 2000].join(","));
+    assert!(large.len() > 64 << 10);
+    let server = Server::start(move |_, request| match request.query().as_str() {
+        "slow" | "slower" => {
+            Act::Drip(http(200, &[("Content-Type", "application/json")], &large)[..large.len()].to_vec())
+        }
+        "small" => Act::Send(json(&vector(ONE))),
+        _ => Act::Send(json(&large)),
+    })
+    .await;
+    let prober = Arc::new(loopback());
+    let asked = |expr: &str, timeout_seconds| Query { timeout_seconds, ..assertion(query(expr, &server.url())) };
+    let slow: Vec<_> = ["slow", "slower"]
+        .map(|expr| {
+            let (prober, asked) = (Arc::clone(&prober), asked(expr, 60));
+            tokio::spawn(async move { ask_by(&prober, asked, &Secrets::default(), Freshness::now()).await })
+        })
+        .into();
+    let nothing = Secrets::default();
+    loop {
+        let answer = ask_by(&prober, asked("large", 1), &nothing, Freshness::now()).await;
+        if !answer.record.passed {
+            judge(
+                &answer,
+                Fail(Error),
+                "too many queries with large answers under way, and this one is larger than 64 KiB",
+            );
+            break;
+        }
+    }
+    judge(&ask_by(&prober, asked("small", 60), &nothing, Freshness::now()).await, Pass(Data), "1 series");
+    slow.into_iter().for_each(|task| task.abort());
+    judge(&ask_by(&prober, asked("large", 60), &nothing, Freshness::now()).await, Pass(Data), "2000 series");
+}

@@ -3,10 +3,10 @@
 
 use rstest::rstest;
 use sts_plus_api::{Query, Reason, SuccessWhen};
-use sts_plus_gates::Secrets;
+use sts_plus_gates::{Freshness, Secrets};
 
 use crate::server::{Act, ONE, Server, http, json, vector};
-use crate::{Data, Error, Fail, NoData, Pass, Want, ask, assertion, judge, query, secret};
+use crate::{Data, Error, Fail, NoData, Pass, Want, ask, ask_by, assertion, judge, loopback, query, secret};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
@@ -246,6 +246,29 @@ async fn a_prefix(#[case] prefix: &str) {
     );
     let line = format!("POST {}/api/v1/query HTTP/1.1", prefix.trim_end_matches('/'));
     assert_eq!(server.received()[0].head.lines().next(), Some(line.as_str()));
+}
+
+/// It answers for 30 s ago (`-search.latencyOffset`, VictoriaMetrics#1390): a time at which the pod may not have been there. What it can be
+/// told apart by is in its answers, so it is asked twice once, and for now from then on; and nobody else is sent what he does not know.
+#[rstest]
+#[case::single(r#""stats":{"seriesFetched":"0","executionTimeMsec":1}"#, true)]
+#[case::cluster(r#""isPartial":false"#, true)]
+#[case::another_server(r#""stats":{"samples":{}}"#, false)]
+#[tokio::test]
+async fn victoria_metrics_is_asked_for_now(#[case] field: &'static str, #[case] is_told: bool) {
+    let server = Server::start(move |_, request| {
+        let is_for_now = request.body.ends_with("&timeout=20s&nocache=1");
+        Act::Send(with(if is_for_now { ONE } else { "" }, field))
+    })
+    .await;
+    let prober = loopback();
+    for _ in 0..2 {
+        let answer =
+            ask_by(&prober, assertion(query("up == 0", &server.url())), &Secrets::default(), Freshness::now()).await;
+        judge(&answer, if is_told { Pass(Data) } else { Fail(NoData) }, "");
+    }
+    let told: Vec<_> = server.received().iter().map(|request| request.body.contains("nocache")).collect();
+    assert_eq!(told, if is_told { vec![false, true, true] } else { vec![false, false] });
 }
 
 /// A router that wants a slash at the end: 307 and 308 keep the query, 301 and 302 lose it.
