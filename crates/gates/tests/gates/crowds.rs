@@ -35,7 +35,9 @@ async fn many(prober: &Prober, server: &Server, tokens: [&str; 2], start: Instan
 
 #[track_caller]
 fn all_passed(answers: &[Answer]) {
-    answers.iter().for_each(|answer| judge(answer, Pass(Data), "1 series"));
+    for answer in answers {
+        judge(answer, Pass(Data), "1 series");
+    }
 }
 
 /// Whoever has made a try wants a newer answer for the next one, a period later.
@@ -108,7 +110,9 @@ async fn one_dead_prometheus_keeps_nobody_else_waiting() {
     assert!(!waiting.is_finished(), "the dead one was waited for");
     assert_eq!(dead.received().len(), PLACES);
     let answers = waiting.await.unwrap();
-    answers.iter().for_each(|answer| judge(answer, Fail(Error), "(timeoutSeconds"));
+    for answer in &answers {
+        judge(answer, Fail(Error), "(timeoutSeconds");
+    }
     let is_busy = |answer: &&Answer| answer.record.message.contains("too many queries under way for it, and none of");
     let (busy, asked) = (answers.iter().filter(is_busy).count(), dead.received().len());
     assert_eq!(busy, answers.len() - asked);
@@ -140,7 +144,9 @@ async fn a_place_that_was_not_found_is_looked_for_again() {
     let nothing = Secrets::default();
     let ask = |asked| ask_by(&prober, asked, &nothing, Freshness::of(LONG, LONG));
     judge(&ask(same(1)).await, Fail(Error), "none of the 16 places became free in time (timeoutSeconds: 1)");
-    slow.into_iter().for_each(|task| task.abort());
+    for task in slow {
+        task.abort();
+    }
     judge(&ask(same(1)).await, Pass(Data), "1 series");
 }
 
@@ -178,6 +184,8 @@ async fn large_answers_wait_for_each_other() {
         }
     }
     judge(&ask_by(&prober, asked("small", 60), &nothing, Freshness::now()).await, Pass(Data), "1 series");
-    slow.into_iter().for_each(|task| task.abort());
+    for task in slow {
+        task.abort();
+    }
     judge(&ask_by(&prober, asked("large", 60), &nothing, Freshness::now()).await, Pass(Data), "2000 series");
 }

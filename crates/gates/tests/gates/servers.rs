@@ -43,7 +43,7 @@ fn chunked(body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The row says what comes of it with successWhen NoData, and with Data; and what the sentence of the first says.
+/// The row says what comes of it with successWhen `NoData`, and with `Data`; and what the sentence of the first says.
 // spec: pr§3
 #[rstest]
 // Thanos. `null`: thanos-io/thanos#576, prometheus/prometheus#3515.
@@ -301,7 +301,7 @@ async fn a_pair_for_grafana_cloud() {
     judge(&ask(asked, &secrets).await, Pass(Data), "");
 }
 
-/// A query string is no part of a url: a tenant of prom-label-proxy or of OpenShift cannot be named in it.
+/// A query string is no part of a url: a tenant of prom-label-proxy or of `OpenShift` cannot be named in it.
 #[tokio::test]
 async fn a_query_string_is_refused() {
     let answer = ask(query("up", "thanos:9092/?namespace=web"), &Secrets::default()).await;
