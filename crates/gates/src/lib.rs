@@ -28,7 +28,7 @@ pub mod verdict;
 
 pub use credentials::{SecretData, Secrets};
 pub use endpoint::{Endpoint, Origin};
-pub use policy::{AddressPolicy, Policy};
+pub use policy::{AddressPolicy, Policy, SecretPolicy};
 pub use prober::{Answer, Prober, check_secrets};
 pub use problem::Problem;
 pub use proxy::Proxies;

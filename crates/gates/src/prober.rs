@@ -12,7 +12,7 @@ use url::Url;
 use crate::credentials::{Credentials, Secrets};
 use crate::decode::Reply;
 use crate::endpoint::Endpoint;
-use crate::policy::{Policy, refused};
+use crate::policy::{Policy, SecretPolicy, refused};
 use crate::problem::Problem;
 use crate::promql::{self, MAX_METRICS, Metric};
 use crate::question::Question;
@@ -66,6 +66,12 @@ impl Prober {
     pub fn new(user_agent: &str, policy: Policy) -> Self {
         let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("sts-plus"));
         Self { user_agent, transport: Transport::new(policy.clone()), shared: Shared::new(), policy }
+    }
+
+    /// Which Secrets may be handed to it.
+    #[must_use]
+    pub fn secrets(&self) -> SecretPolicy {
+        self.policy.secrets
     }
 
     /// What is wrong with the queries of `check`, without asking anybody; see [`validate()`](crate::validate()).

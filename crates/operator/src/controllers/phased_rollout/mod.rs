@@ -116,7 +116,7 @@ pub fn after_error(rollout: Arc<PhasedRollout>, error: &Error, context: Arc<Cont
 }
 
 async fn run(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> {
-    context.secrets.refresh(rollout, &context.client).await;
+    context.secrets.refresh(rollout, &context.client, context.prober.secrets()).await;
     if let Some(next) = glance(rollout, context) {
         return next;
     }

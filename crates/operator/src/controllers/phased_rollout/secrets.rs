@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt as _};
-use sts_plus_api::{PhasedRollout, Reason};
+use sts_plus_api::{PhasedRollout, Reason, names};
 use sts_plus_decide::ConfigProblem;
-use sts_plus_gates::{Problem, Question, SecretData, Secrets, check_secrets, questions};
+use sts_plus_gates::{Problem, Question, SecretData, SecretPolicy, Secrets, check_secrets, questions};
 use tokio::time::Instant;
 
 use super::attempt::problem;
@@ -33,16 +33,18 @@ pub(super) enum Read {
 /// Secrets by name.
 pub(super) type Found = BTreeMap<String, Read>;
 
-/// Reads every Secret that the questions name, once.
-pub(super) async fn read(client: &Client, namespace: &str, questions: &[Question<'_>]) -> Found {
+/// Reads every Secret that the questions name, once. One that `policy` does not let be used is as good as unreadable.
+pub(super) async fn read(client: &Client, namespace: &str, questions: &[Question<'_>], policy: SecretPolicy) -> Found {
     let names: BTreeSet<&str> =
         questions.iter().flat_map(|question| fields(question).map(|(_, name)| name)).flatten().collect();
     let api: &Api<Secret> = &Api::namespaced(client.clone(), namespace);
     let reads = names.into_iter().map(|name| async move {
         let read = match deadline(format!("reading Secret {name}"), api.get_opt(name)).await {
             Ok(None) => Read::Missing,
-            Ok(Some(secret)) if secret.type_.as_deref() == Some(SERVICE_ACCOUNT_TOKEN) => Read::Failed(kept_back(name)),
-            Ok(Some(secret)) => Read::Found(data(name, secret)),
+            Ok(Some(secret)) => match kept_back(&secret, policy) {
+                Some(problem) => Read::Failed(Error::Unusable { what: format!("Secret {name}"), problem }),
+                None => Read::Found(data(name, secret)),
+            },
             Err(error) => Read::Failed(error),
         };
         (name.to_owned(), read)
@@ -72,15 +74,24 @@ pub(super) fn of<'a>(question: &Question<'a>, read: &'a Found) -> Result<Secrets
     Ok(Secrets { credentials: credentials?, ca: ca?, client_certificate: client_certificate? })
 }
 
-/// Whoever may write a PhasedRollout says where it is sent, and may not read it himself.
-fn kept_back(name: &str) -> Error {
-    Error::Unusable {
-        what: format!("Secret {name}"),
-        problem: format!(
+/// Why a Secret is sent to nobody: whoever may write a PhasedRollout says where it goes, and may not read it himself.
+fn kept_back(secret: &Secret, policy: SecretPolicy) -> Option<String> {
+    if secret.type_.as_deref() == Some(SERVICE_ACCOUNT_TOKEN) {
+        return Some(format!(
             "it is the token of a service account (type {SERVICE_ACCOUNT_TOKEN}), which is sent to nobody: put a token for Prometheus into \
              a Secret of its own"
-        ),
+        ));
     }
+    let label = names::CHECK_CREDENTIALS;
+    let is_labelled = secret.labels().get(label).is_some_and(|value| value == "true");
+    (policy == SecretPolicy::Labelled && !is_labelled).then(|| {
+        format!(
+            "it has no label {label}: \"true\", and this operator sends only Secrets that have it (--require-labelled-secrets). If it is meant \
+             for checks: kubectl -n {} label secret {} {label}=true",
+            secret.namespace().unwrap_or_default(),
+            secret.name_any(),
+        )
+    })
 }
 
 /// The problem of a Secret that we may not read or use; any other failure may pass by itself.
@@ -114,7 +125,7 @@ struct Seen {
 
 impl Look {
     /// Looks, if the spec is new or the last look found something wrong some time ago.
-    pub(super) async fn refresh(&self, rollout: &PhasedRollout, client: &Client) {
+    pub(super) async fn refresh(&self, rollout: &PhasedRollout, client: &Client, policy: SecretPolicy) {
         let uid = rollout.uid().unwrap_or_default();
         let generation = rollout.metadata.generation;
         let is_known = self.with(&uid, |seen| {
@@ -127,7 +138,7 @@ impl Look {
         }
         let namespace = rollout.namespace().unwrap_or_default();
         let questions = questions(&rollout.spec.check);
-        let read = read(client, &namespace, &questions).await;
+        let read = read(client, &namespace, &questions, policy).await;
         let problems = questions.iter().filter_map(|question| match of(question, &read) {
             Ok(secrets) => check_secrets(question, &secrets),
             Err((field, secret, error)) => for_a_person(&field, secret, &namespace, error),
