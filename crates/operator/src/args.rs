@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::leader::{Election, Timing};
@@ -59,6 +60,41 @@ pub struct ManifestArgs {
     /// Print only what runs the operator in the cluster.
     #[arg(long, requires = "image")]
     pub operator_only: bool,
+    /// Namespace in which the operator is to work, which must exist; repeat it for several. Its rights over the objects of users are roles
+    /// in these namespaces then, and it is started with `--namespace` for each. Without it: all namespaces, by a `ClusterRole`.
+    #[arg(long = "watch-namespace", value_name = "NAMESPACE", value_parser = NonEmptyStringValueParser::new())]
+    pub watch_namespaces: Vec<String>,
+    /// Name of the lease, as in `run --leader-elect-name`: the Role of the election names it.
+    #[arg(long, value_name = "NAME", default_value = crate::rbac::NAME, value_parser = NonEmptyStringValueParser::new())]
+    pub leader_elect_name: String,
+    /// More flags of `sts-plus run` for the operator in the cluster, after a `--`: `-- --require-labelled-secrets`.
+    #[arg(last = true, value_name = "FLAGS OF RUN", requires = "image")]
+    pub run: Vec<String>,
+}
+
+impl ManifestArgs {
+    /// What is installed.
+    ///
+    /// # Errors
+    ///
+    /// If `run` would not take its flags.
+    pub fn options(self) -> anyhow::Result<crate::manifests::Options> {
+        let run = ["sts-plus", "run"].into_iter().chain(self.run.iter().map(String::as_str));
+        if let Err(error) = Cli::try_parse_from(run) {
+            anyhow::bail!("the flags after -- are for `sts-plus run`, which does not take them: {error}");
+        }
+        let mut watched = self.watch_namespaces;
+        watched.sort();
+        watched.dedup();
+        Ok(crate::manifests::Options {
+            namespace: self.namespace,
+            identities: self.identities,
+            image: self.image,
+            watched,
+            lease: self.leader_elect_name,
+            run: self.run,
+        })
+    }
 }
 
 /// How the operator runs.
@@ -186,6 +222,37 @@ mod tests {
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.namespaces, ["a", "b"]);
         assert_eq!(run.log_format, LogFormat::Auto);
+    }
+
+    fn options(flags: &[&str]) -> anyhow::Result<crate::manifests::Options> {
+        let Command::Manifests(args) = Cli::try_parse_from([&["sts-plus", "manifests"], flags].concat())?.command
+        else {
+            panic!("not manifests")
+        };
+        args.options()
+    }
+
+    #[test]
+    fn without_a_flag_the_usual_is_printed() {
+        assert_eq!(options(&[]).unwrap(), crate::manifests::Options::default());
+    }
+
+    #[test]
+    fn each_namespace_gets_its_role_once() {
+        let flags =
+            ["--watch-namespace", "b", "--watch-namespace=a", "--watch-namespace=b", "--leader-elect-name=ours"];
+        let options = options(&flags).unwrap();
+        assert_eq!((options.watched, options.lease.as_str()), (vec!["a".to_owned(), "b".to_owned()], "ours"));
+    }
+
+    #[test]
+    fn flags_that_run_would_not_take_are_told_before_anything_is_printed() {
+        let with = |flag| options(&["--image=i", "--", flag]);
+        assert_eq!(with("--require-labelled-secrets").unwrap().run, ["--require-labelled-secrets"]);
+        let error = with("--require-labeled-secrets").unwrap_err().to_string();
+        assert!(error.contains("the flags after -- are for `sts-plus run`") && error.contains("labeled"), "{error}");
+        assert!(options(&["--", "--require-labelled-secrets"]).is_err(), "nobody is started with it");
+        assert!(options(&["--watch-namespace="]).is_err());
     }
 
     #[test]

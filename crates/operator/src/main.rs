@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use sts_plus::args::{Cli, Command, LogFormat, ManifestArgs};
+use sts_plus::args::{Cli, Command, LogFormat};
 use sts_plus::{manifests, run, telemetry, uninstall};
 
 fn main() -> ExitCode {
@@ -28,10 +28,12 @@ fn carry_out(command: Command) -> anyhow::Result<()> {
             block_on(uninstall::uninstall(&args))
         }
         Command::Crds => print(&manifests::to_yaml(&manifests::crds()?)?),
-        Command::Manifests(ManifestArgs { namespace, image: Some(image), operator_only: true, .. }) => {
-            print(&manifests::to_yaml(&manifests::operator(&namespace, &image))?)
+        Command::Manifests(args) => {
+            let only = args.operator_only;
+            let options = args.options()?;
+            let objects = if only { manifests::operator(&options) } else { manifests::render(&options)? };
+            print(&manifests::to_yaml(&objects)?)
         }
-        Command::Manifests(args) => print(&manifests::to_yaml(&manifests::render(&options(args))?)?),
     }
 }
 
@@ -41,10 +43,6 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
     // A dry run or a question to Prometheus that is still under way must not keep us.
     runtime.shutdown_background();
     outcome
-}
-
-fn options(args: ManifestArgs) -> manifests::Options {
-    manifests::Options { namespace: args.namespace, identities: args.identities, image: args.image }
 }
 
 /// A reader that has seen enough (`| head`) is no failure.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::Api;
-use sts_plus::rbac;
+use sts_plus::rbac::{self, Rights};
 use sts_plus_api::{Phase, names};
 use sts_plus_e2e::{Operator, Scene, World, audit, objects};
 
@@ -36,7 +36,7 @@ impl Field {
     /// With nothing but the right to be elected.
     pub async fn bare(name: &str) -> Self {
         let scene = Scene::new(name).await;
-        let rights = rbac::lease_objects(&scene.namespace, rbac::NAMESPACE, &[]);
+        let rights = Rights::everywhere(rbac::NAMESPACE).lease_objects(&scene.namespace);
         for right in rights {
             scene.create(&right).await;
         }
