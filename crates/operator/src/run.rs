@@ -14,6 +14,7 @@ use kube::{Client, Resource};
 use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 use sts_plus_gates::Policy;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -104,6 +105,7 @@ impl Work {
         for kind in watch::POLICY_KINDS {
             streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
         }
+        streams.spawn(Arc::clone(&shared.hold).keep_asking());
         let started = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers));
         let (stops, caches): (Vec<Vec<_>>, _) = started.unzip();
         Self { shared, streams, controllers, stops: stops.into_iter().flatten().collect(), caches }
@@ -188,19 +190,34 @@ fn start(
     let queues = Queues { rollouts, owners };
     let caches = watch::start(&shared.client, &shared.wire.pulse, scope, &queues, streams);
 
-    let (mut hold, mut leads) = (shared.hold.changes(), shared.wire.guard.changes());
-    let (all, to) = (Arc::clone(&caches), queues.clone());
-    streams.spawn(async move {
-        // Whoever leads from now on looks at everything at once.
-        while tokio::select! { changed = hold.changed() => changed, changed = leads.changed() => changed }.is_ok() {
-            to.wake_all(&all);
-        }
-    });
+    streams.spawn(wake(shared.hold.changes(), shared.wire.guard.changes(), Arc::clone(&caches), queues.clone()));
     let stops = vec![
         control_rollouts(shared, &caches, queues.rollouts, asked, controllers),
         control_owners(shared, &caches, queues.owners, asked_owners, controllers),
     ];
     (stops, caches)
+}
+
+/// Whoever leads from now on looks at everything at once, and all of a namespace look when something new is known of its hold.
+async fn wake(
+    mut hold: broadcast::Receiver<Arc<str>>,
+    mut leads: tokio::sync::watch::Receiver<bool>,
+    caches: Arc<Caches>,
+    queues: Queues,
+) {
+    loop {
+        tokio::select! {
+            namespace = hold.recv() => match namespace {
+                Ok(namespace) => queues.wake_rollouts_in(&namespace, &caches),
+                Err(RecvError::Lagged(_)) => queues.wake_all(&caches),
+                Err(RecvError::Closed) => return,
+            },
+            changed = leads.changed() => match changed {
+                Ok(()) => queues.wake_all(&caches),
+                Err(_) => return,
+            },
+        }
+    }
 }
 
 fn control_rollouts(

@@ -110,3 +110,27 @@ fn claimed_by_others(operators: &[String]) -> Value {
         )) },
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the operator finds out about one set it believes of all in the namespace (see `hold`).
+    #[test]
+    fn the_policies_of_the_hold_tell_no_claimed_sets_of_a_namespace_apart() {
+        let operators = ["operator".to_owned()];
+        for policy in [hold::policy(&operators), refusal::policy(&operators)] {
+            let spec = &policy["spec"];
+            assert_eq!(spec["matchConstraints"], on_statefulsets("UPDATE"), "no selector of objects");
+            assert_eq!(spec["matchConditions"], claimed_by_others(&operators));
+            assert!(spec.get("paramKind").is_none(), "{spec}");
+        }
+        for policy in policies(&operators) {
+            if policy["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding"))
+                && policy["metadata"]["name"] == HOLD
+            {
+                assert!(policy["spec"].get("matchResources").is_none(), "{policy}");
+            }
+        }
+    }
+}

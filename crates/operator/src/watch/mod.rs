@@ -49,6 +49,12 @@ impl Queues {
         send(&self.owners, caches.all_owners());
     }
 
+    /// The PhasedRollouts of one namespace look again.
+    pub fn wake_rollouts_in(&self, namespace: &str, caches: &Caches) {
+        let of_it = |rollout: &ObjectRef<PhasedRollout>| rollout.namespace.as_deref() == Some(namespace);
+        send(&self.rollouts, caches.all_rollouts().into_iter().filter(of_it));
+    }
+
     /// The ExtendedStatefulSet that made a StatefulSet or pod with these labels looks again.
     fn wake_owner(&self, metadata: &ObjectMeta) {
         let label = metadata.labels.as_ref().and_then(|labels| labels.get(names::OWNER));

@@ -146,7 +146,7 @@ fn glance(rollout: &PhasedRollout, context: &Context) -> Option<Result<Next, Err
     if plan.check.is_none() {
         context.tries.forget(uid);
     }
-    Some(Ok(next(&plan, &scene, ago, now)))
+    Some(Ok(next(&plan, ago, now)))
 }
 
 /// Looks at the API server itself, decides, and carries it out.
@@ -162,10 +162,10 @@ async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
     if let Some(request) = plan.check.take() {
         let asked = scene.asked(&request);
         match context.tries.look(&uid, &asked) {
-            Stand::Running => return Ok(next(&plan, &scene, Duration::ZERO, at)),
+            Stand::Running => return Ok(next(&plan, Duration::ZERO, at)),
             Stand::None => {
                 begin(&scene, context, &uid, asked);
-                return Ok(next(&plan, &scene, Duration::ZERO, at));
+                return Ok(next(&plan, Duration::ZERO, at));
             }
             Stand::Done(tried, is_new) => {
                 // The answers are older than this look at the pods: what they say is about what is seen here.
@@ -190,7 +190,7 @@ async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> 
     }
     apply::carry_out(&plan, &scene, context).await?;
     context.tries.forget(&uid);
-    Ok(next(&plan, &scene, Duration::ZERO, at))
+    Ok(next(&plan, Duration::ZERO, at))
 }
 
 /// Starts a try beside the controller; its end wakes the object.
@@ -213,6 +213,6 @@ fn period(plan: &Plan) -> (Duration, Duration) {
 }
 
 /// The next look: when the plan says, when the hold is to be found out again, or after the period, whichever comes first.
-fn next(plan: &Plan, scene: &Scene, ago: Duration, now: Timestamp) -> Next {
-    frame::next_look(period(plan), ago, plan.wake, scene.hold_again, now)
+fn next(plan: &Plan, ago: Duration, now: Timestamp) -> Next {
+    frame::next_look(period(plan), ago, plan.wake, None, now)
 }

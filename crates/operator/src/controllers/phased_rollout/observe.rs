@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::api::ListParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
 use sts_plus_api::PhasedRollout;
-use sts_plus_decide::{CheckRequest, ConfigProblem, Observed, Rival, SetView, Target};
+use sts_plus_decide::{CheckRequest, ConfigProblem, HoldState, Observed, Rival, SetView, Target};
 
 use super::{Context, attempt};
 use crate::client::deadline;
@@ -23,8 +22,6 @@ pub(super) struct Scene {
     pub(super) rollout: PhasedRollout,
     /// The target and the former targets, by name.
     pub(super) sets: BTreeMap<String, SetObject>,
-    /// When the hold is to be found out again.
-    pub(super) hold_again: Option<Duration>,
 }
 
 impl Scene {
@@ -165,9 +162,7 @@ fn scene<'a>(
     pods: impl Iterator<Item = &'a PodObject>,
     context: &Context,
 ) -> Scene {
-    let looked = target.as_ref().map(|set| context.hold.look(set, &rollout, &context.queue));
-    let (hold, hold_again) =
-        looked.map_or((sts_plus_decide::HoldState::Unknown, None), |looked| (looked.state, looked.again));
+    let hold = target.as_ref().map_or(HoldState::Unknown, |set| context.hold.look(set, &rollout));
     let former_names: Vec<_> = former.iter().map(SetObject::name).collect();
     let observed = Observed {
         rollout: rollout_view(&rollout),
@@ -180,7 +175,7 @@ fn scene<'a>(
         tried: None,
     };
     let sets = target.into_iter().chain(former).map(|set| (set.name().to_owned(), set)).collect();
-    Scene { observed, rollout, sets, hold_again }
+    Scene { observed, rollout, sets }
 }
 
 /// The target, with what its controller says about pods that it cannot make, and what was found in its way.
