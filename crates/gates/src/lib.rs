@@ -10,6 +10,7 @@
 pub mod credentials;
 pub mod decode;
 pub mod endpoint;
+mod listener;
 pub mod policy;
 pub mod prober;
 pub mod problem;

@@ -12,6 +12,7 @@ use url::Url;
 use crate::credentials::{Credentials, Secrets};
 use crate::decode::Reply;
 use crate::endpoint::Endpoint;
+use crate::listener::Listener;
 use crate::policy::{Policy, refused};
 use crate::problem::Problem;
 use crate::promql::{self, MAX_METRICS, Metric};
@@ -66,6 +67,14 @@ impl Prober {
     pub fn new(user_agent: &str, policy: Policy) -> Self {
         let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("sts-plus"));
         Self { user_agent, transport: Transport::new(policy.clone()), shared: Shared::new(), policy }
+    }
+
+    /// `hear` is told of each request that was sent, once for all who share it: the origin, and how long it took until its whole answer was
+    /// there, or it was certain that there is none.
+    #[must_use]
+    pub fn heard_by(mut self, hear: impl Fn(&str, Duration) + Send + Sync + 'static) -> Self {
+        self.transport.set_listener(Listener::new(hear));
+        self
     }
 
     /// What is wrong with the queries of `check`, without asking anybody; see [`validate()`](crate::validate()).

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::Method;
@@ -25,6 +25,7 @@ use url::Url;
 
 use crate::decode::{MAX_BODY, Reply};
 use crate::endpoint::origin;
+use crate::listener::Listener;
 use crate::policy::{Policy, address};
 use crate::proxy::{Proxy, ProxyFailed, Route};
 use crate::request::QueryRequest;
@@ -80,24 +81,34 @@ pub(crate) struct Transport {
     system_roots: OnceLock<Arc<RootCertStore>>,
     /// Where a GET was answered and a POST was not.
     read_only: Mutex<HashSet<String>>,
+    listener: Listener,
 }
 
 type HttpClient = Client<HttpsConnector<Route>, Full<Bytes>>;
 
 impl Transport {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy, system_roots: OnceLock::new(), read_only: Mutex::default() }
+        Self { policy, system_roots: OnceLock::new(), read_only: Mutex::default(), listener: Listener::default() }
+    }
+
+    pub(crate) fn set_listener(&mut self, listener: Listener) {
+        self.listener = listener;
     }
 
     /// Sends `request` and reads the answer, including redirects within the origin.
     pub(crate) async fn exchange(&self, request: &QueryRequest, tls: TlsSettings) -> Result<Reply, TransportError> {
         let proxy = self.policy.proxies.to(&request.url);
         let client = self.client(request.url.scheme() == "https", tls, proxy.clone())?;
-        let timeout = request.timeout();
-        match tokio::time::timeout(timeout, self.either_way(&client, request, proxy.as_ref())).await {
+        let (timeout, begun) = (request.timeout(), Instant::now());
+        let result = match tokio::time::timeout(timeout, self.either_way(&client, request, proxy.as_ref())).await {
             Ok(result) => result,
             Err(_) => Err(TransportError::TimedOut(timeout)),
+        };
+        // Who must not be asked was not.
+        if !matches!(result, Err(TransportError::Refused(_))) {
+            self.listener.tell(&origin(&request.url), begun.elapsed());
         }
+        result
     }
 
     /// By POST, which takes a query of any length. A gateway that lets nothing be written refuses that, as all clients of Prometheus know: then by

@@ -113,8 +113,7 @@ impl Work {
 
     fn web(&self) -> Arc<Web> {
         let wire = &self.shared.wire;
-        let exposed = Exposed::new(Arc::clone(&wire.metrics), self.caches.clone(), Arc::clone(&wire.guard));
-        Arc::new(Web::new(Arc::clone(&wire.pulse), exposed, self.caches.clone()))
+        Arc::new(Web::new(Arc::clone(&wire.pulse), Exposed::new(wire, &self.caches), self.caches.clone()))
     }
 
     /// What has begun is finished, and nothing is begun any more.
@@ -164,13 +163,16 @@ struct Shared {
 
 impl Shared {
     fn new(client: Client, wire: WireLayer, policy: Policy) -> Self {
+        let metrics = Arc::clone(&wire.metrics);
+        let prober =
+            phased_rollout::prober(policy).heard_by(move |origin, took| metrics.asked_prometheus(origin, took));
         Self {
             hold: Arc::new(Hold::new(client.clone())),
             events: Arc::new(Events::new(client.clone())),
             failures: Arc::default(),
             tries: Arc::default(),
             written: Arc::default(),
-            prober: Arc::new(phased_rollout::prober(policy)),
+            prober: Arc::new(prober),
             keeps_children: false,
             client,
             wire,

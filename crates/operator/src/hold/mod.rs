@@ -238,9 +238,9 @@ mod tests {
     }
 
     impl Rig {
-        fn new(held: bool) -> Self {
+        fn new(is_kept: bool) -> Self {
             let server = Arc::new(Server::default());
-            server.holds(held);
+            server.holds(is_kept);
             let hold = Arc::new(Hold::new(client(&server)));
             let mut tasks = JoinSet::new();
             tasks.spawn(Arc::clone(&hold).keep_asking());

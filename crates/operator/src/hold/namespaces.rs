@@ -143,8 +143,8 @@ impl Namespaces {
                 self.forget(&namespace);
                 continue;
             }
-            let set = |(name, uid): (&Box<str>, &Box<str>)| Candidate { name: name.clone(), uid: uid.clone() };
-            let sets = known.sets.iter().map(set).collect();
+            let sets =
+                known.sets.iter().map(|(name, uid)| Candidate { name: name.clone(), uid: uid.clone() }).collect();
             self.put_off(&namespace, now + LOST);
             return Some(Question { namespace, sets, begun: now });
         }

@@ -330,8 +330,11 @@ async fn a_write_that_is_forbidden_is_told_in_the_status() {
     let world = rig.world.lock().unwrap();
     let status = world.rollout.as_ref().unwrap()["status"].clone();
     assert!(status["message"].as_str().unwrap().contains("the API server refuses the operator"), "{status}");
-    let (caches, guard) = (vec![Arc::clone(&rig.context.caches)], Arc::clone(&rig.context.guard));
-    let numbers = crate::metrics::Exposed::new(Arc::clone(&rig.context.metrics), caches, guard).text().unwrap();
+    let Context { guard, metrics, pulse, caches, .. } = &*rig.context;
+    let (guard, metrics, pulse) = (Arc::clone(guard), Arc::clone(metrics), Arc::clone(pulse));
+    let exposed =
+        crate::metrics::Exposed::new(&crate::wire::WireLayer { guard, metrics, pulse }, &[Arc::clone(caches)]);
+    let numbers = exposed.text(crate::metrics::Zeros::Keep).unwrap();
     let counted = r#"sts_plus_rollout_errors_total{namespace="ns",name="web",class="Forbidden"} 1"#;
     assert!(numbers.contains(counted), "{numbers}");
 }
