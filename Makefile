@@ -38,6 +38,10 @@ test: ## build what is missing, run every test and lint, print the counts
 soak: ## what takes too long for every day: the long tests, other Kubernetes, fuzzing; STS_PLUS_FUZZ_SECONDS=… for each parser
 	@scripts/test soak
 
+.PHONY: bench
+bench: ## measure on this machine and print one table; SIZE=full takes hours and writes docs/performance.md; OTHER=<command> for another operator
+	@scripts/bench
+
 .PHONY: lint
 lint: ## format check, clippy, licences and bans of dependencies, documentation, shell scripts
 	@scripts/test lint
