@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sts_plus_api::names;
 use sts_plus_e2e::objects;
 
 use crate::load;
@@ -196,7 +197,7 @@ impl Rest {
     async fn measure(plane: &Plane, sizes: &Sizes, managed: usize) -> anyhow::Result<Self> {
         crate::say(&format!("{managed} at rest: a start, and {} s of nothing", sizes.rest.as_secs()));
         let image = release_probe(plane).await?;
-        until_probe(plane, |set| set.is_observed).await?;
+        until_probe(plane, |set| set.is_observed && set.partition() == Some(names::HOLD)).await?;
         let from = Timestamp::now();
         let mut operator = plane.operator(FIRST, &[])?;
         let opened = opened_probe(plane, from).await?;

@@ -97,7 +97,7 @@ fn counted(requests: &[Arc<AuditEntry>]) -> BTreeMap<String, usize> {
     counts
 }
 
-// spec: pr§9, L088
+// spec: pr§9
 #[tokio::test]
 async fn a_rolled_pod_costs_no_more_requests_than_these_and_rest_costs_no_write() {
     let (scene, operator) = prepared().await;
