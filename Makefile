@@ -12,11 +12,14 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 IMG ?=
 # User name of an operator that is started by hand under another name than the service account's, for install.
 IDENTITY ?=
-# More flags for run, such as ARGS='--allow-loopback-prometheus --namespace demo'.
+# Namespaces in which the operator is to work, for install and deploy: it gets no rights over what users have in others.
+WATCH ?=
+# More flags of `sts-plus run`, for run and deploy, such as ARGS='--allowed-origin=https://prometheus.monitoring:9090 --require-labelled-secrets'.
 ARGS ?=
 
 export STS_PLUS := $(TARGET)/debug/sts-plus
 operator := scripts/operator
+watch = $(foreach namespace,$(WATCH),--watch-namespace '$(namespace)')
 
 .PHONY: help
 help: ## print this list
@@ -38,6 +41,10 @@ test: ## build what is missing, run every test and lint, print the counts
 soak: ## what takes too long for every day: the long tests, other Kubernetes, fuzzing; STS_PLUS_FUZZ_SECONDS=… for each parser
 	@scripts/test soak
 
+.PHONY: bench
+bench: ## measure on this machine and print one table; SIZE=full takes hours and writes docs/performance.md; OTHER=<command> for another operator
+	@scripts/bench
+
 .PHONY: lint
 lint: ## format check, clippy, licences and bans of dependencies, documentation, shell scripts
 	@scripts/test lint
@@ -47,11 +54,13 @@ fmt: ## format the code
 	@cargo fmt --all
 
 .PHONY: build
-build: ## build the operator
-	@cargo build --workspace --test generated --bin sts-plus
+build: ## build the operator and nothing else
+	@cargo build --package sts-plus --bin sts-plus
 
+# With the features of what the tests build, so that who develops compiles nothing twice.
 .PHONY: manifests
-manifests: build ## write deploy/*.yaml anew from the code
+manifests: ## write deploy/*.yaml anew from the code
+	@cargo build --workspace --test generated --bin sts-plus
 	@$(STS_PLUS) crds > deploy/crds.yaml
 	@$(STS_PLUS) manifests > deploy/install.yaml
 	@$(STS_PLUS) manifests --image sts-plus:latest --operator-only > deploy/operator.yaml
@@ -59,16 +68,16 @@ manifests: build ## write deploy/*.yaml anew from the code
 ##@ use it on a cluster
 
 .PHONY: install
-install: build ## install definitions, roles, service account and policies; IDENTITY=<user name> for an operator that runs under another name
-	@$(operator) install $(if $(IDENTITY),--identity '$(IDENTITY)')
+install: build ## install definitions, roles, service account and policies; IDENTITY=<user name> for an operator under another name; WATCH='<namespaces>' for these alone
+	@$(operator) install $(watch) $(if $(IDENTITY),--identity '$(IDENTITY)')
 
 .PHONY: run
-run: build ## run the operator in the foreground, as the installed service account; ARGS=… for more flags
-	@$(operator) run $(ARGS)
+run: build ## run the operator in the foreground, as the installed service account; ARGS=… for more flags; WATCH='<namespaces>' as installed
+	@$(operator) run $(foreach namespace,$(WATCH),--namespace '$(namespace)') $(ARGS)
 
 .PHONY: deploy
-deploy: build ## install, and run the operator in the cluster; IMG=<image>
-	@$(if $(IMG),,$(error IMG is missing: make deploy IMG=<image of sts-plus>))$(operator) install --image '$(IMG)'
+deploy: build ## install, and run the operator in the cluster; IMG=<image>; ARGS=… and WATCH=… as above
+	@$(if $(IMG),,$(error IMG is missing: make deploy IMG=<image of sts-plus>))$(operator) install $(watch) --image '$(IMG)' $(if $(ARGS),-- $(ARGS))
 
 .PHONY: docker-build
 docker-build: ## build the image of the operator with docker, podman or buildah; IMG=<image>

@@ -28,6 +28,9 @@ pub const APPROVE: &str = "sts.plus/approve";
 /// On a PhasedRollout: any new value lets a failed or rejected revision be tried again.
 pub const RETRY: &str = "sts.plus/retry";
 
+/// On a Secret, as a label: `"true"` says that it may be sent to the Prometheus of a check.
+pub const CHECK_CREDENTIALS: &str = "sts.plus/check-credentials";
+
 /// Finalizer of a PhasedRollout: the set is released before the object goes.
 pub const FINALIZER: &str = "sts.plus/finalizer";
 
@@ -68,5 +71,21 @@ pub const MANAGER_VERSIONS: &str = "sts-plus-versions";
 pub const MANAGER_MARKS: &str = "sts-plus-marks";
 /// On a StatefulSet: the place of its zone in the list when it was made, from 1.
 pub const ZONE_INDEX: &str = "fissile.cloudfoundry.org/az-index";
+/// Annotations of a StatefulSet that nobody but the operator and a person at the StatefulSet itself write: no template brings them along.
+pub const OF_A_SET: [&str; 13] = [
+    CLAIM,
+    WRITTEN_PARTITION,
+    HOLD_SWITCH,
+    REFUSED_PARTITION,
+    ALLOW_PARTITION,
+    RELEASE,
+    PROBE,
+    VERSION,
+    HASH,
+    SETTINGS,
+    STALE,
+    STALE_REASON,
+    ZONE_INDEX,
+];
 /// All field managers of the operator. What its user writes under another one, a person writes.
 pub const MANAGERS: [&str; 5] = [MANAGER_HOLD, MANAGER_LIFECYCLE, MANAGER_STATUS, MANAGER_VERSIONS, MANAGER_MARKS];

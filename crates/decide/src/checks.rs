@@ -90,9 +90,13 @@ impl Cycle {
         self.start_clock(sight);
         self.take_up(sight.check);
         // Only an answer that was asked for when the pods were all there counts.
-        let is_due = |answer: &&Try| self.next.is_none_or(|next| answer.time >= next);
+        let next = self.next;
+        let is_due = |answer: &&Try| next.is_none_or(|next| answer.time >= next);
         let answer = sight.answer.filter(|answer| self.whole_since.is_some_and(|since| answer.time >= since));
-        // Two operators may have asked, while one took over from the other.
+        // Two operators may have asked, while one took over from the other. What the other was told counts once, but a refusal ends a streak.
+        if answer.is_some_and(|answer| !is_due(&answer) && has_refused(answer)) {
+            self.break_streak();
+        }
         let answer = answer.filter(is_due);
         if let Some(turn) = self.unusable(sight, answer) {
             return turn;

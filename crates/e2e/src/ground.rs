@@ -132,16 +132,22 @@ impl Ground {
     async fn start(shared: &'static SharedGround) -> Self {
         let program = tokio::task::spawn_blocking(operator_binary).await.expect("the operator is built");
         let cluster = shared.cluster.get().await.expect("the control plane starts");
-        let identities = shared.identities.iter().flat_map(|name| ["--identity", name]);
-        let manifests = output_of(&program, &["manifests"].into_iter().chain(identities).collect::<Vec<_>>());
-        install(cluster, shared.policies, &manifests).await;
+        Self::on(cluster, program, shared.policies, shared.identities).await
+    }
+
+    /// The ground on a control plane that was started by somebody else and is empty, with this binary of the operator. See
+    /// [`SharedGround::new`] for `identities`.
+    pub async fn on(cluster: &'static Cluster, program: PathBuf, policies: Policies, identities: &[&str]) -> Self {
+        let named = identities.iter().flat_map(|name| ["--identity", name]);
+        let manifests = output_of(&program, &["manifests"].into_iter().chain(named).collect::<Vec<_>>());
+        install(cluster, policies, &manifests).await;
         let exporter = Exporter::start().await.expect("the exporter starts");
         // The metric exists; a scenario whose application is well has no series of it.
         exporter.set("app_errors", &[("namespace", "none")], 0.0);
         let (namespace, name) = ACCOUNT;
         let kubeconfig =
             cluster.kubeconfig_for_service_account(namespace, name).await.expect("the operator gets a token");
-        let (policies, prometheus) = (shared.policies, OnceCell::new());
+        let prometheus = OnceCell::new();
         let ground = Self { cluster, exporter, policies, prometheus, kubeconfig, program, manifests };
         ground.settle().await;
         ground

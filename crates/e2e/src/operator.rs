@@ -13,6 +13,8 @@ use crate::Ground;
 
 /// How long a graceful stop may take: longer than the operator allows itself.
 const STOP: Duration = Duration::from_secs(15);
+/// How Linux counts processor time for users.
+const TICKS_PER_SECOND: u64 = 100;
 
 /// The shell becomes the operator. What it leaves behind in the same process group waits for the end of a pipe that only we hold,
 /// and then kills the group: the kernel closes the pipe however we end.
@@ -46,13 +48,18 @@ impl Operator {
         args: &[&str],
         variables: &[(&str, &str)],
     ) -> Self {
+        let usual = ["run", "--namespace", namespace, "--allow-loopback-prometheus", "--log-format", "text"];
+        let args = [&usual[..], &["--log-level", "info,sts_plus=debug"], args].concat();
+        Self::spawn(program, kubeconfig, log, &args, variables)
+    }
+
+    /// Any program with these arguments and nothing else, such as an operator for all namespaces.
+    pub fn spawn(program: &Path, kubeconfig: &Path, log: &Path, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let file = File::options().create(true).append(true).open(log).expect("the log of the operator can be written");
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", LEASH, "sh"])
             .arg(program)
-            .args(["run", "--namespace", namespace, "--allow-loopback-prometheus", "--log-format", "text"])
-            .args(["--log-level", "info,sts_plus=debug"])
             .args(args)
             .envs(variables.iter().copied())
             .env("KUBECONFIG", kubeconfig)
@@ -108,9 +115,31 @@ impl Operator {
 
     /// The most memory that it has had resident so far, in bytes.
     pub fn peak_memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-        peak.and_then(|peak| peak.parse::<u64>().ok()).expect("the kernel counts it") << 10
+        self.memory_as("VmHWM:")
+    }
+
+    /// The memory that it has resident, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory_as("VmRSS:")
+    }
+
+    fn memory_as(&self, field: &str) -> u64 {
+        let status = self.proc("status");
+        let value = status.lines().find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB"));
+        value.and_then(|value| value.parse::<u64>().ok()).expect("the kernel counts it") << 10
+    }
+
+    /// The processor time that it has used so far, that of the kernel for it included.
+    pub fn cpu_time(&self) -> Duration {
+        let stat = self.proc("stat");
+        // What comes before may hold blanks: it is the name of the program in parentheses. Then the state, which is field 3.
+        let (_, fields) = stat.rsplit_once(") ").expect("the name ends");
+        let ticks = fields.split(' ').skip(14 - 3).take(2).map(|ticks| ticks.parse::<u64>().expect("a number"));
+        Duration::from_millis(ticks.sum::<u64>() * 1000 / TICKS_PER_SECOND)
+    }
+
+    fn proc(&self, file: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("it runs")
     }
 
     fn pid(&self) -> Pid {
@@ -132,5 +161,27 @@ impl Operator {
 impl Drop for Operator {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn time_and_memory_are_those_of_the_program() {
+        let log = tempfile::NamedTempFile::new().expect("a file");
+        let busy = ["-c", "while :; do :; done"];
+        let program = Operator::spawn(Path::new("/bin/sh"), Path::new("/dev/null"), log.path(), &busy, &[]);
+        let end = Instant::now() + crate::PATIENCE;
+        while program.cpu_time() < Duration::from_millis(50) {
+            assert!(Instant::now() < end, "a loop uses the processor: {:?}", program.cpu_time());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (memory, peak) = (program.memory(), program.peak_memory());
+        assert!(0 < memory && memory <= peak && peak < 64 << 20, "{memory} {peak}");
+        program.kill();
     }
 }

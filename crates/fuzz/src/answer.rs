@@ -8,8 +8,8 @@ use sts_plus_api::{SuccessWhen, Verdict};
 use sts_plus_gates::{
     SecretData,
     credentials::Credentials,
-    decode::{KEPT, Reply},
-    verdict::{Asked, Judgement, judge, missing},
+    decode::{DecodedReply, KEPT, Reply},
+    verdict::{self, Asked, Judgement, missing},
 };
 
 /// What was sent as a token, and must never come back.
@@ -24,12 +24,18 @@ pub fn run(bytes: &[u8]) {
     holds(&reply, success_when, judge);
     let credentials = credentials();
     let asked = asked(success_when, &credentials);
-    if let Ok(positions) = missing(&reply, asked).as_ref()
+    if let Ok(positions) = missing(&DecodedReply::of(&reply), asked).as_ref()
         && !is_beyond(&reply)
     {
         let list = result(&reply).expect("an answer about metrics is a list");
         assert_eq!(positions.len(), list.len().min(KEPT));
     }
+}
+
+/// The verdict on a reply.
+#[must_use]
+pub fn judge(reply: &Reply, asked: Asked<'_>) -> Judgement {
+    verdict::judge(&DecodedReply::of(reply), asked)
 }
 
 /// What must hold for `judge`, which is a parameter so that a test can show that a worse one is noticed.
@@ -91,7 +97,8 @@ pub fn read(bytes: &[u8]) -> (Reply, SuccessWhen) {
     let mut header = || words.next().filter(|word| *word != "-").map(str::to_owned);
     let (content_type, content_encoding) = (header(), header());
     let success_when = if words.next() == Some("Data") { SuccessWhen::Data } else { SuccessWhen::NoData };
-    (Reply { status, content_type, content_encoding, body: Bytes::copy_from_slice(body) }, success_when)
+    let body = Bytes::copy_from_slice(body);
+    (Reply { status, content_type, content_encoding, body, ..Reply::default() }, success_when)
 }
 
 /// Half a surrogate pair or a number out of range, in what nobody reads, is JSON, but no `Value`.

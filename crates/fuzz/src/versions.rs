@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::{Value, json};
-use sts_plus::controllers::extended_stateful_set::render::{Child, body, template_view};
+use sts_plus::render::{Child, body, template_view};
 use sts_plus::views::{SetObject, owner_view};
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
 use sts_plus_decide::{

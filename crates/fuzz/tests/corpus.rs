@@ -5,10 +5,10 @@
 use std::{collections::BTreeMap, fs, panic, path::Path};
 
 use sts_plus_api::{SuccessWhen, Verdict};
-use sts_plus_fuzz::{TARGETS, Target, answer, substitution, target};
+use sts_plus_fuzz::{TARGETS, Target, answer, answer::judge, substitution, target};
 use sts_plus_gates::{
     decode::Reply,
-    verdict::{Asked, Judgement, judge},
+    verdict::{Asked, Judgement},
 };
 
 /// Runs a target over its folder, and tells which input broke it.

@@ -24,6 +24,8 @@ pub struct Reply {
     pub content_type: Option<String>,
     /// Content-Encoding header, if there is one.
     pub content_encoding: Option<String>,
+    /// Age header, if there is one: for how many seconds a cache on the way has had this.
+    pub age: Option<u64>,
     /// The body.
     pub body: Bytes,
 }
@@ -39,6 +41,8 @@ pub enum Decoded {
         first: Vec<Found>,
         /// Warnings of Prometheus: the answer may be partial.
         warnings: Vec<String>,
+        /// True for `VictoriaMetrics`: unless it is told not to, it answers for a time before the question.
+        is_victoria: bool,
     },
     /// `scalar` or `string`.
     WrongType(&'static str),
@@ -56,6 +60,49 @@ pub enum Decoded {
         /// What follows it, and is never cut off.
         cure: &'static str,
     },
+}
+
+/// What is kept of a reply, and shared: not its bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecodedReply {
+    /// HTTP status.
+    pub status: u16,
+    /// What it says.
+    pub decoded: Decoded,
+}
+
+impl DecodedReply {
+    /// Reads `reply`.
+    #[must_use]
+    pub fn of(reply: &Reply) -> Self {
+        Self { status: reply.status, decoded: decode(reply) }
+    }
+
+    /// True for a complete answer.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(&self.decoded, Decoded::Series { warnings, .. } if warnings.is_empty())
+    }
+
+    /// True if it may be about a time before the question, see [`Decoded::Series::is_victoria`].
+    pub(crate) fn is_victoria(&self) -> bool {
+        matches!(&self.decoded, Decoded::Series { is_victoria: true, .. })
+    }
+
+    /// The memory that its texts take, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let each = |text: &String| size_of::<String>() + text.len();
+        match &self.decoded {
+            Decoded::Series { first, warnings, .. } => {
+                let labels =
+                    |found: &Found| found.labels.iter().map(|(key, value)| each(key) + each(value)).sum::<usize>();
+                first.iter().map(|found| labels(found) + each(&found.value)).sum::<usize>()
+                    + warnings.iter().map(each).sum::<usize>()
+            }
+            Decoded::WrongType(_) => 0,
+            Decoded::Refused { kind, text } => each(kind) + each(text),
+            Decoded::Unusable { why, .. } => each(why),
+        }
+    }
 }
 
 /// One series.
@@ -80,12 +127,18 @@ pub fn decode(reply: &Reply) -> Decoded {
     if reply.status != 200 {
         return refused(reply, json);
     }
+    if let Some(age) = reply.age.filter(|age| *age > 0) {
+        return unusable(
+            format!("the answer is {age} s old, and comes from a cache on the way"),
+            ": have that cache leave out /api/v1/query",
+        );
+    }
     if !json {
         let found = reply.content_type.as_deref().unwrap_or("none");
         let why = format!("the answer is not JSON (content type {found})");
         return unusable(why, ": check that the url is the one of Prometheus");
     }
-    match envelope(&reply.body) {
+    match parse::<Envelope<'_>>(&reply.body) {
         Ok(envelope) => envelope.read(),
         Err(why) => unusable(format!("the answer cannot be read: {why}"), ""),
     }
@@ -96,7 +149,7 @@ fn unusable(why: impl Into<String>, cure: &'static str) -> Decoded {
 }
 
 /// The whole body is text before anything in it counts: in a field that is skipped, the parser would not look.
-fn envelope(body: &[u8]) -> Result<Envelope<'_>, String> {
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
     let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
     serde_json::from_str(text).map_err(|e| e.to_string())
 }
@@ -105,14 +158,11 @@ fn is_json(content_type: &str) -> bool {
     content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// An error status. Its body is used if it is an error in the form of Prometheus, or a short plain text.
+/// An error status. Its body is used if it is an error in the form of Prometheus or of a gateway, or a plain text.
 fn refused(reply: &Reply, json: bool) -> Decoded {
     let plain = reply.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/plain"));
-    if json
-        && let Ok(envelope) = envelope(&reply.body)
-        && let Some(text) = envelope.error
-    {
-        return Decoded::Refused { kind: envelope.error_type.unwrap_or_default(), text };
+    if json && let Ok(complaint) = parse::<Complaint>(&reply.body) {
+        return complaint.read();
     }
     let text = if plain { String::from_utf8_lossy(&reply.body).into_owned() } else { String::new() };
     Decoded::Refused { kind: String::new(), text }
@@ -133,6 +183,38 @@ struct Envelope<'a> {
     /// `VictoriaMetrics` tells so, and without a warning, that some of its storage did not answer.
     #[serde(default)]
     is_partial: Option<bool>,
+    /// Here only in an answer of `VictoriaMetrics`; those of Prometheus are part of `data`.
+    #[serde(borrow, default)]
+    stats: Option<&'a RawValue>,
+}
+
+/// The words of an error. Prometheus has them in `error`; Google and Azure have an object there, Amazon and Kubernetes a `message`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Complaint {
+    #[serde(default)]
+    error_type: Option<String>,
+    #[serde(default)]
+    error: Option<Words>,
+    #[serde(default, alias = "Message")]
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Words {
+    Text(String),
+    Object { message: String },
+}
+
+impl Complaint {
+    fn read(self) -> Decoded {
+        let text = match self.error {
+            Some(Words::Text(text) | Words::Object { message: text }) => text,
+            None => self.message.unwrap_or_default(),
+        };
+        Decoded::Refused { kind: self.error_type.unwrap_or_default(), text }
+    }
 }
 
 #[derive(Deserialize)]
@@ -167,12 +249,14 @@ impl Envelope<'_> {
         };
         match counted {
             Ok((count, first)) => {
+                let is_victoria = self.is_partial.is_some()
+                    || self.stats.is_some_and(|stats| stats.get().contains("\"seriesFetched\""));
                 let mut warnings = self.warnings.unwrap_or_default();
                 warnings.retain(|warning| !is_info(warning));
                 if self.is_partial == Some(true) {
                     warnings.push("isPartial: some of the storage did not answer".to_owned());
                 }
-                Decoded::Series { count, first, warnings }
+                Decoded::Series { count, first, warnings, is_victoria }
             }
             Err(e) => unusable(format!("the answer cannot be read: {e}"), ""),
         }

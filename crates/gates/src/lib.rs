@@ -4,12 +4,15 @@
 //!
 //! The way of one query: [`question`] finds it in the spec, [`template`] fills in the variables, [`endpoint`], [`credentials`]
 //! and `tls` prepare where and how to ask, [`policy`] says whether that is allowed, `request` writes the request, `shared` sends it
-//! once for all who ask the same, `transport` carries it, [`decode`] reads the answer, [`verdict`] judges it, [`prober`] ties these
+//! once for all who ask the same and keeps the answer in `kept`, `places` bounds how many are under way, `transport` carries it, [`decode`] reads the answer, [`verdict`] judges it, [`prober`] ties these
 //! together. [`validate()`] runs all that needs no answer beforehand.
 
 pub mod credentials;
 pub mod decode;
 pub mod endpoint;
+mod kept;
+mod listener;
+mod places;
 pub mod policy;
 pub mod prober;
 pub mod problem;
@@ -28,7 +31,7 @@ pub mod verdict;
 
 pub use credentials::{SecretData, Secrets};
 pub use endpoint::{Endpoint, Origin};
-pub use policy::{AddressPolicy, Policy};
+pub use policy::{AddressPolicy, Policy, SecretPolicy};
 pub use prober::{Answer, Prober, check_secrets};
 pub use problem::Problem;
 pub use proxy::Proxies;

@@ -18,6 +18,18 @@ pub struct Policy {
     pub origins: Vec<Origin>,
     /// Through which proxies.
     pub proxies: Proxies,
+    /// Which Secrets are sent. The gate does not see their labels: whoever reads them does.
+    pub secrets: SecretPolicy,
+}
+
+/// Which Secrets may be sent to Prometheus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecretPolicy {
+    /// Every one that a check names.
+    #[default]
+    Any,
+    /// Those of them whose label says that they are for checks.
+    Labelled,
 }
 
 impl From<AddressPolicy> for Policy {
@@ -36,8 +48,8 @@ impl Policy {
         let origin = endpoint.origin();
         (!self.origins.is_empty() && !self.origins.contains(&origin)).then(|| {
             format!(
-                "names {origin}, and this operator asks only the origins that it was started with \
-                 (--allowed-prometheus-origins): use one of them, or have this one added"
+                "names {origin}, and this operator asks only the origins that its administrator allows (--allowed-origin): use \
+                 one of them, or have the operator started with --allowed-origin {origin} as well"
             )
         })
     }
@@ -230,7 +242,7 @@ mod tests {
         let policy = Policy { origins, ..Policy::default() };
         let refused = policy.refuses(&Endpoint::parse(url).unwrap());
         assert_eq!(refused.is_none(), allowed, "{refused:?}");
-        assert!(refused.is_none_or(|why| why.contains("--allowed-prometheus-origins")));
+        assert!(refused.is_none_or(|why| why.contains("--allowed-origin http")));
     }
 
     #[rstest]

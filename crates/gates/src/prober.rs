@@ -2,6 +2,7 @@
 //! pass only on a verdict that passes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -10,9 +11,10 @@ use sts_plus_api::{Check, CheckRecord, OnMissingMetric, Query, Reason, Series, S
 use url::Url;
 
 use crate::credentials::{Credentials, Secrets};
-use crate::decode::Reply;
+use crate::decode::DecodedReply;
 use crate::endpoint::Endpoint;
-use crate::policy::{Policy, refused};
+use crate::listener::Listener;
+use crate::policy::{Policy, SecretPolicy, refused};
 use crate::problem::Problem;
 use crate::promql::{self, MAX_METRICS, Metric};
 use crate::question::Question;
@@ -66,6 +68,20 @@ impl Prober {
     pub fn new(user_agent: &str, policy: Policy) -> Self {
         let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("sts-plus"));
         Self { user_agent, transport: Transport::new(policy.clone()), shared: Shared::new(), policy }
+    }
+
+    /// Which Secrets may be handed to it.
+    #[must_use]
+    pub fn secrets(&self) -> SecretPolicy {
+        self.policy.secrets
+    }
+
+    /// `hear` is told of each request that was sent, once for all who share it: the origin, and how long it took until its whole answer was
+    /// there, or it was certain that there is none.
+    #[must_use]
+    pub fn heard_by(mut self, hear: impl Fn(&str, Duration) + Send + Sync + 'static) -> Self {
+        self.transport.set_listener(Listener::new(hear));
+        self
     }
 
     /// What is wrong with the queries of `check`, without asking anybody; see [`validate()`](crate::validate()).
@@ -164,7 +180,7 @@ impl Prober {
         question: &Question<'_>,
         secrets: &Secrets,
         fresh: Freshness,
-    ) -> Result<Result<Reply, TransportError>, Problem> {
+    ) -> Result<Result<Arc<DecodedReply>, TransportError>, Problem> {
         let tls = tls(question, secrets)?;
         Ok(self.shared.exchange(&self.transport, request, tls, fresh).await)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Method};
 use http_body_util::Full;
 use url::Url;
@@ -36,6 +36,12 @@ impl QueryRequest {
         Self { url, body: Bytes::from(body), timeout, user_agent, credentials }
     }
 
+    /// The same, and `VictoriaMetrics` answers for now and not for 30 s ago (`-search.latencyOffset`). Others do not know the
+    /// parameter, and may refuse what they do not know.
+    pub(crate) fn for_now(&self) -> Self {
+        Self { body: [&*self.body, b"&nocache=1"].concat().into(), ..self.clone() }
+    }
+
     /// Time for the whole exchange.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
@@ -53,6 +59,8 @@ impl QueryRequest {
             .method(method)
             .header(ACCEPT, "application/json")
             .header(ACCEPT_ENCODING, "identity")
+            // An answer from before the question is none: neither of a cache on the way, nor of the one inside Mimir, Cortex and Thanos.
+            .header(CACHE_CONTROL, "no-cache, no-store")
             .header(USER_AGENT, self.user_agent.clone());
         let mut request = if method == Method::GET {
             let mut url = url.clone();
@@ -93,6 +101,7 @@ mod tests {
         assert_eq!(request.method(), Method::POST);
         assert_eq!(request.uri().path(), "/x/api/v1/query");
         assert_eq!(request.headers()[ACCEPT_ENCODING], "identity");
+        assert_eq!(request.headers()[CACHE_CONTROL], "no-cache, no-store");
         assert_eq!(request.headers()[USER_AGENT], "sts-plus/0.1.0");
         assert!(!format!("{query:?}{request:?}").contains("t0ken"));
         let body = request.into_body().collect().await.unwrap().to_bytes();

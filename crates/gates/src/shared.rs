@@ -2,27 +2,31 @@
 //! period, not twenty times. Same means all of it: URL, query, time-out, credentials, and everything of TLS. An answer must never
 //! be given to somebody who may not have asked for it himself, and never be older than a try may accept.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::OnceCell;
+use tokio::time::timeout_at;
 
-use crate::decode::{Decoded, Reply, decode};
+use crate::decode::DecodedReply;
+use crate::endpoint::origin;
+use crate::kept::{Fingerprint, Kept};
+use crate::places::Places;
 use crate::request::QueryRequest;
 use crate::tls::TlsSettings;
 use crate::transport::{Transport, TransportError};
 
 /// The oldest answer that anybody gets, however long his period is.
 const OLDEST: Duration = Duration::from_mins(1);
+/// How often what is older than that is looked for.
+const SWEEP: Duration = Duration::from_secs(15);
 /// An error is asked about again after this time or the period, whichever is shorter (phased-rollout.md §3).
 const RETRY: Duration = Duration::from_secs(30);
-/// A larger answer is only given to those who wait for it, and not kept.
+/// What all kept answers may take, in bytes, and one of them: a larger one is only given to those who wait for it.
+const BUDGET: usize = 16 << 20;
 const LARGEST_KEPT: usize = 64 << 10;
-/// Beyond this many kept answers everybody asks for himself.
-const MOST: usize = 4096;
 /// Whoever waits for somebody else's request waits this much longer than it may take.
 const GRACE: Duration = Duration::from_millis(200);
 
@@ -57,46 +61,44 @@ impl Freshness {
     }
 
     fn accepts(&self, entry: &Entry, now: Instant) -> bool {
-        let age = now.saturating_duration_since(entry.asked);
+        // It waits for a place, and will be asked later than now.
+        let Some(asked) = entry.asked.get() else { return true };
+        let age = now.saturating_duration_since(*asked);
         let limit = match entry.outcome.get() {
             // It comes at most as late as if it was asked for now.
             None => self.answer,
             Some(outcome) if outcome.is_answer => self.answer,
             Some(_) => self.error,
         };
-        entry.asked >= self.not_before && age <= limit
+        *asked >= self.not_before && age <= limit
     }
 }
 
 /// What came of a request.
 #[derive(Debug)]
 struct Outcome {
-    result: Result<Reply, TransportError>,
+    result: Result<Arc<DecodedReply>, TransportError>,
     is_answer: bool,
 }
 
 impl Outcome {
-    fn of(result: Result<Reply, TransportError>) -> Self {
-        let is_answer = result
-            .as_ref()
-            .is_ok_and(|reply| matches!(decode(reply), Decoded::Series { warnings, .. } if warnings.is_empty()));
-        Self { result, is_answer }
+    fn of(result: Result<DecodedReply, TransportError>) -> Self {
+        let is_answer = result.as_ref().is_ok_and(DecodedReply::is_answer);
+        Self { result: result.map(Arc::new), is_answer }
     }
 
-    fn is_small(&self) -> bool {
-        self.result.as_ref().map_or(true, |reply| reply.body.len() <= LARGEST_KEPT)
+    fn size(&self) -> usize {
+        self.result.as_ref().map_or_else(|e| e.to_string().len(), |reply| reply.size())
     }
 }
 
 /// A request and, as soon as it is there, its outcome. If whoever has sent it goes away, the next one who waits sends it again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
-    asked: Instant,
+    /// When it was sent first.
+    asked: OnceLock<Instant>,
     outcome: OnceCell<Outcome>,
 }
-
-/// Everything that makes two requests the same, as a keyed hash: no credential is kept.
-type Fingerprint = [u8; 32];
 
 /// The requests of the last minute.
 #[derive(Debug)]
@@ -104,13 +106,21 @@ pub(crate) struct Shared {
     /// Made anew at each start, so that a fingerprint says nothing to anybody else. None if the system gives no random numbers:
     /// then nothing is shared.
     key: Option<hmac::Key>,
-    entries: Mutex<HashMap<Fingerprint, Arc<Entry>>>,
+    entries: Mutex<Entries>,
+    places: Places,
+}
+
+#[derive(Debug)]
+struct Entries {
+    kept: Kept<Entry>,
+    swept: Instant,
 }
 
 impl Shared {
     pub(crate) fn new() -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
-        Self { key, entries: Mutex::default() }
+        let entries = Entries { kept: Kept::new(BUDGET), swept: Instant::now() };
+        Self { key, entries: Mutex::new(entries), places: Places::new() }
     }
 
     /// The outcome of `request`, asked for now or by somebody else as lately as `fresh` wants it.
@@ -120,18 +130,34 @@ impl Shared {
         request: &QueryRequest,
         tls: TlsSettings,
         fresh: Freshness,
-    ) -> Result<Reply, TransportError> {
-        let Some(fingerprint) = self.fingerprint(request, &tls) else {
-            return transport.exchange(request, tls).await;
-        };
-        let entry = self.entry(fingerprint, fresh);
-        let ask = || async { Outcome::of(transport.exchange(request, tls).await) };
-        let outcome = tokio::time::timeout(request.timeout() + GRACE, entry.outcome.get_or_init(ask)).await;
-        let Ok(outcome) = outcome else { return Err(TransportError::TimedOut(request.timeout())) };
-        if !outcome.is_small() {
-            self.forget(fingerprint, &entry);
+    ) -> Result<Arc<DecodedReply>, TransportError> {
+        let deadline = tokio::time::Instant::now() + request.timeout();
+        let fingerprint = self.fingerprint(request, &tls);
+        let entry = fingerprint.map_or_else(Arc::default, |fingerprint| self.entry(fingerprint, fresh));
+        let ask = || self.ask(transport, request, tls, deadline, &entry);
+        let outcome = timeout_at(deadline + GRACE, entry.outcome.get_or_try_init(ask)).await;
+        let outcome = outcome.map_err(|_| TransportError::timed_out(request.timeout()))??;
+        if let Some(fingerprint) = fingerprint {
+            self.weigh(&fingerprint, &entry, outcome.size());
         }
         outcome.result.clone()
+    }
+
+    /// Asks as soon as there is a place. That there is none is nobody else's outcome: the next one who waits tries by himself.
+    async fn ask(
+        &self,
+        transport: &Transport,
+        request: &QueryRequest,
+        tls: TlsSettings,
+        deadline: tokio::time::Instant,
+        entry: &Entry,
+    ) -> Result<Outcome, TransportError> {
+        let mut place = self.places.take(origin(&request.url), request.timeout(), deadline).await?;
+        entry.asked.get_or_init(Instant::now);
+        match transport.exchange(request, tls, &mut place).await {
+            Err(busy @ TransportError::Busy(_)) => Err(busy),
+            result => Ok(Outcome::of(result)),
+        }
     }
 
     fn fingerprint(&self, request: &QueryRequest, tls: &TlsSettings) -> Option<Fingerprint> {
@@ -148,23 +174,41 @@ impl Shared {
     /// The entry that is fresh enough, or a new one.
     fn entry(&self, fingerprint: Fingerprint, fresh: Freshness) -> Arc<Entry> {
         let now = Instant::now();
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = entries.get(&fingerprint).filter(|entry| fresh.accepts(entry, now)) {
+        let mut entries = self.entries();
+        entries.sweep(now);
+        if let Some(entry) = entries.kept.get(&fingerprint).filter(|entry| fresh.accepts(entry, now)) {
             return Arc::clone(entry);
         }
-        entries.retain(|_, entry| now.saturating_duration_since(entry.asked) <= OLDEST);
-        let entry = Arc::new(Entry { asked: now, outcome: OnceCell::new() });
-        if entries.len() < MOST {
-            entries.insert(fingerprint, Arc::clone(&entry));
-        }
+        let entry = Arc::new(Entry::default());
+        entries.kept.put(fingerprint, Arc::clone(&entry));
         entry
     }
 
-    fn forget(&self, fingerprint: Fingerprint, entry: &Arc<Entry>) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.get(&fingerprint).is_some_and(|kept| Arc::ptr_eq(kept, entry)) {
-            entries.remove(&fingerprint);
+    fn weigh(&self, fingerprint: &Fingerprint, entry: &Arc<Entry>, size: usize) {
+        let kept = &mut self.entries().kept;
+        if size > LARGEST_KEPT {
+            kept.forget(fingerprint, entry);
+        } else {
+            kept.weigh(fingerprint, entry, size);
         }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entries {
+    /// Forgets what is too old for anybody, and what was never asked and nobody waits for.
+    fn sweep(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
+        self.kept.forget_all(|entry| match entry.asked.get() {
+            Some(asked) => now.saturating_duration_since(*asked) > OLDEST,
+            None => Arc::strong_count(entry) == 1,
+        });
     }
 }
 
@@ -174,10 +218,12 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::decode::Reply;
 
-    fn reply(body: &str) -> Reply {
+    fn reply(body: &str) -> DecodedReply {
         let content_type = Some("application/json".to_owned());
-        Reply { status: 200, content_type, body: Bytes::copy_from_slice(body.as_bytes()), ..Reply::default() }
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        DecodedReply::of(&Reply { status: 200, content_type, body, ..Reply::default() })
     }
 
     const EMPTY: &str = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
@@ -195,19 +241,46 @@ mod tests {
     #[case::short_error(Err(TransportError::TooManyRedirects), 10, 9, 10)]
     #[case::error(Err(TransportError::TooManyRedirects), 60, 27, 28)]
     fn ages(
-        #[case] result: Result<Reply, TransportError>,
+        #[case] result: Result<DecodedReply, TransportError>,
         #[case] period: u64,
         #[case] used: u64,
         #[case] too_old: u64,
     ) {
         let asked = Instant::now();
-        let entry = Entry { asked, outcome: OnceCell::new_with(Some(Outcome::of(result))) };
+        let entry = Entry { asked: asked.into(), outcome: OnceCell::new_with(Some(Outcome::of(result))) };
         let fresh =
             Freshness { not_before: asked, ..Freshness::of(Duration::from_hours(1), Duration::from_secs(period)) };
         assert!(fresh.accepts(&entry, asked + Duration::from_secs(used)));
         assert!(!fresh.accepts(&entry, asked + Duration::from_secs(too_old)));
         let later = Freshness { not_before: asked + Duration::from_millis(1), ..fresh };
         assert!(!later.accepts(&entry, asked + Duration::from_secs(1)), "from before the pods were there");
+    }
+
+    /// It will be asked later than now, whatever is wanted.
+    #[test]
+    fn what_waits_for_a_place_is_new_enough_for_everybody() {
+        assert!(Freshness::now().accepts(&Entry::default(), Instant::now()));
+    }
+
+    #[test]
+    fn what_is_too_old_for_anybody_is_forgotten() {
+        let (now, mut kept) = (Instant::now(), Kept::new(BUDGET));
+        let awaited = Arc::new(Entry::default());
+        for (n, entry) in
+            [Arc::default(), Arc::clone(&awaited), Arc::new(Entry { asked: now.into(), ..Entry::default() })]
+                .into_iter()
+                .enumerate()
+        {
+            kept.put([u8::try_from(n).unwrap(); 32], entry);
+        }
+        let mut entries = Entries { kept, swept: now };
+        let mut there = |now| {
+            entries.sweep(now);
+            [0, 1, 2].map(|n| entries.kept.get(&[n; 32]).is_some())
+        };
+        assert_eq!(there(now), [true, true, true]);
+        assert_eq!(there(now + SWEEP), [false, true, true], "nobody waits for the first");
+        assert_eq!(there(now + OLDEST + SWEEP), [false, true, false]);
     }
 
     /// No two lists of parts look the same, and a part that is missing is none that is empty.

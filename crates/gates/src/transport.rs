@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use http::Method;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION, PROXY_AUTHORIZATION};
+use bytes::Bytes;
+use http::header::{AGE, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, PROXY_AUTHORIZATION};
+use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -20,11 +20,14 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
+use tokio::time::timeout_at;
 use tower_service::Service;
 use url::Url;
 
-use crate::decode::{MAX_BODY, Reply};
+use crate::decode::{DecodedReply, MAX_BODY, Reply};
 use crate::endpoint::origin;
+use crate::listener::Listener;
+use crate::places::{Busy, Place, SMALL};
 use crate::policy::{Policy, address};
 use crate::proxy::{Proxy, ProxyFailed, Route};
 use crate::request::QueryRequest;
@@ -33,7 +36,7 @@ use crate::tls::TlsSettings;
 
 const MAX_REDIRECTS: usize = 3;
 /// Beyond so many origins each is found out anew.
-const MOST_READ_ONLY: usize = 1024;
+const MOST_KNOWN: usize = 1024;
 
 /// A gateway does not take this method, or not from us.
 fn is_method_refused(reply: &Reply) -> bool {
@@ -43,8 +46,10 @@ fn is_method_refused(reply: &Reply) -> bool {
 /// Why there is no answer; a clause for people, without the endpoint. The text of an answer is not in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TransportError {
-    #[error("no complete answer within {} s (timeoutSeconds)", .0.as_secs())]
-    TimedOut(Duration),
+    #[error("no complete answer within {} s (timeoutSeconds){}", .timeout.as_secs(), after_waiting(*.waited))]
+    TimedOut { timeout: Duration, waited: Duration },
+    #[error(transparent)]
+    Busy(#[from] Busy),
     #[error("the host is {0}, which must not be asked")]
     Refused(&'static str),
     #[error("the host name cannot be resolved: {0}")]
@@ -73,31 +78,87 @@ pub(crate) enum TransportError {
     Request(String),
 }
 
+impl TransportError {
+    /// There is no answer, and nothing else is known.
+    pub(crate) fn timed_out(timeout: Duration) -> Self {
+        Self::TimedOut { timeout, waited: Duration::ZERO }
+    }
+}
+
+/// It is not the fault of Prometheus alone if the time was spent before it was asked.
+fn after_waiting(waited: Duration) -> String {
+    match waited.as_secs() {
+        0 => String::new(),
+        seconds => format!(", for {seconds} s of which this operator had too many queries under way"),
+    }
+}
+
 /// Carries requests.
 #[derive(Debug)]
 pub(crate) struct Transport {
     policy: Policy,
     system_roots: OnceLock<Arc<RootCertStore>>,
-    /// Where a GET was answered and a POST was not.
+    /// Origins where a GET was answered and a POST was not.
     read_only: Mutex<HashSet<String>>,
+    /// URLs of `VictoriaMetrics`.
+    victoria: Mutex<HashSet<String>>,
+    listener: Listener,
 }
 
 type HttpClient = Client<HttpsConnector<Route>, Full<Bytes>>;
 
 impl Transport {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy, system_roots: OnceLock::new(), read_only: Mutex::default() }
+        Self {
+            policy,
+            system_roots: OnceLock::new(),
+            read_only: Mutex::default(),
+            victoria: Mutex::default(),
+            listener: Listener::default(),
+        }
     }
 
-    /// Sends `request` and reads the answer, including redirects within the origin.
-    pub(crate) async fn exchange(&self, request: &QueryRequest, tls: TlsSettings) -> Result<Reply, TransportError> {
+    pub(crate) fn set_listener(&mut self, listener: Listener) {
+        self.listener = listener;
+    }
+
+    /// Sends `request` and reads the answer, including redirects within the origin. Its bytes are gone before the place is.
+    pub(crate) async fn exchange(
+        &self,
+        request: &QueryRequest,
+        tls: TlsSettings,
+        place: &mut Place<'_>,
+    ) -> Result<DecodedReply, TransportError> {
+        let (deadline, waited, timeout) = (place.deadline, place.waited, request.timeout());
         let proxy = self.policy.proxies.to(&request.url);
         let client = self.client(request.url.scheme() == "https", tls, proxy.clone())?;
-        let timeout = request.timeout();
-        match tokio::time::timeout(timeout, self.either_way(&client, request, proxy.as_ref())).await {
-            Ok(result) => result,
-            Err(_) => Err(TransportError::TimedOut(timeout)),
+        let begun = Instant::now();
+        let exchange = self.for_now(&client, request, proxy.as_ref(), place);
+        let result = timeout_at(deadline, exchange).await.unwrap_or(Err(TransportError::TimedOut { timeout, waited }));
+        // Who must not be asked was not.
+        if !matches!(result, Err(TransportError::Refused(_))) {
+            self.listener.tell(&origin(&request.url), begun.elapsed());
         }
+        result
+    }
+
+    /// An answer about a time before the question is none. It is asked for again, and at once so the next time.
+    async fn for_now(
+        &self,
+        client: &HttpClient,
+        request: &QueryRequest,
+        proxy: Option<&Proxy>,
+        place: &mut Place<'_>,
+    ) -> Result<DecodedReply, TransportError> {
+        let url = request.url.as_str();
+        if !locked(&self.victoria).contains(url) {
+            let reply = DecodedReply::of(&self.either_way(client, request, proxy, place).await?);
+            if !reply.is_victoria() {
+                return Ok(reply);
+            }
+            note(&self.victoria, url.to_owned());
+        }
+        Ok(DecodedReply::of(&self.either_way(client, &request.for_now(), proxy, place).await?))
     }
 
     /// By POST, which takes a query of any length. A gateway that lets nothing be written refuses that, as all clients of Prometheus know: then by
@@ -107,29 +168,29 @@ impl Transport {
         client: &HttpClient,
         request: &QueryRequest,
         proxy: Option<&Proxy>,
+        place: &mut Place<'_>,
     ) -> Result<Reply, TransportError> {
         let origin = origin(&request.url);
-        let (first, second) =
-            if self.read_only().contains(&origin) { (Method::GET, Method::POST) } else { (Method::POST, Method::GET) };
-        let reply = self.follow(client, request, first, proxy).await?;
+        let (first, second) = if locked(&self.read_only).contains(&origin) {
+            (Method::GET, Method::POST)
+        } else {
+            (Method::POST, Method::GET)
+        };
+        let reply = self.follow(client, request, first, proxy, place).await?;
         if !is_method_refused(&reply) {
             return Ok(reply);
         }
-        match self.follow(client, request, second.clone(), proxy).await {
+        match self.follow(client, request, second.clone(), proxy, place).await {
             Ok(other) if !is_method_refused(&other) => {
                 if second == Method::POST {
-                    self.read_only().remove(&origin);
-                } else if self.read_only().len() < MOST_READ_ONLY {
-                    self.read_only().insert(origin);
+                    locked(&self.read_only).remove(&origin);
+                } else {
+                    note(&self.read_only, origin);
                 }
                 Ok(other)
             }
             _ => Ok(reply),
         }
-    }
-
-    fn read_only(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.read_only.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn follow(
@@ -138,6 +199,7 @@ impl Transport {
         request: &QueryRequest,
         method: Method,
         proxy: Option<&Proxy>,
+        place: &mut Place<'_>,
     ) -> Result<Reply, TransportError> {
         let mut url = request.url.clone();
         if proxy.is_some() {
@@ -153,7 +215,7 @@ impl Transport {
             let response = client.request(written).await.map_err(|e| explain(&e, e.is_connect()))?;
             match redirect(&url, &response)? {
                 Some(next) => url = next,
-                None => return read(response).await,
+                None => return read(response, place).await,
             }
         }
         Err(TransportError::TooManyRedirects)
@@ -206,6 +268,17 @@ impl Transport {
     }
 }
 
+fn locked(known: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn note(known: &Mutex<HashSet<String>>, name: String) {
+    let mut known = locked(known);
+    if known.len() < MOST_KNOWN {
+        known.insert(name);
+    }
+}
+
 /// The roots to trust: those of the system. Where it has none and nobody has chosen any, as in an image that holds the operator alone,
 /// those that Mozilla trusts.
 fn trusted(system: Vec<CertificateDer<'static>>, is_chosen: bool) -> RootCertStore {
@@ -233,28 +306,49 @@ fn redirect(url: &Url, response: &http::Response<Incoming>) -> Result<Option<Url
     Err(TransportError::Redirected { status, target: format!("{}{path}", origin(&next)) })
 }
 
-/// Reads the answer; stops at the limit.
-async fn read(response: http::Response<Incoming>) -> Result<Reply, TransportError> {
-    let limit = MAX_BODY as u64;
-    if response.body().size_hint().lower() > limit {
+/// Reads the answer; stops at the limit. What is no answer is read as far as it can be a sentence of an error.
+async fn read(response: http::Response<Incoming>, place: &mut Place<'_>) -> Result<Reply, TransportError> {
+    let (mut reply, is_answer) = (head(&response), response.status() == StatusCode::OK);
+    let announced = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+    if is_answer && announced > MAX_BODY {
         return Err(TransportError::TooLarge);
     }
+    let mut incoming = response.into_body();
+    let mut body = Vec::with_capacity(announced.min(SMALL));
+    let mut limit = SMALL;
+    while let Some(frame) = incoming.frame().await {
+        let Ok(data) = frame.map_err(|e| explain(&e, false))?.into_data() else { continue };
+        if body.len() + data.len() > limit {
+            if !is_answer {
+                return Ok(reply);
+            }
+            if limit == SMALL {
+                place.enlarge().await?;
+                limit = MAX_BODY;
+                body.reserve_exact(limit - body.len());
+            }
+        }
+        if body.len() + data.len() > MAX_BODY {
+            return Err(TransportError::TooLarge);
+        }
+        body.extend_from_slice(&data);
+    }
+    reply.body = body.into();
+    Ok(reply)
+}
+
+/// All but the body.
+fn head(response: &http::Response<Incoming>) -> Reply {
     let header =
         |name| response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let (status, content_type, content_encoding) =
-        (response.status().as_u16(), header(CONTENT_TYPE), header(CONTENT_ENCODING));
-    let mut incoming = response.into_body();
-    let mut body = BytesMut::new();
-    while let Some(frame) = incoming.frame().await {
-        let frame = frame.map_err(|e| explain(&e, false))?;
-        if let Ok(data) = frame.into_data() {
-            if body.len() + data.len() > MAX_BODY {
-                return Err(TransportError::TooLarge);
-            }
-            body.extend_from_slice(&data);
-        }
+    Reply {
+        status: response.status().as_u16(),
+        content_type: header(CONTENT_TYPE),
+        content_encoding: header(CONTENT_ENCODING),
+        // One that cannot be read is no promise that the answer is new.
+        age: header(AGE).map(|age| age.trim().parse().unwrap_or(u64::MAX)),
+        body: Bytes::new(),
     }
-    Ok(Reply { status, content_type, content_encoding, body: body.freeze() })
 }
 
 /// Finds the cause that helps a person in a chain of errors.

@@ -4,7 +4,7 @@
 use sts_plus_api::{Series, SuccessWhen, Verdict};
 
 use crate::credentials::Credentials;
-use crate::decode::{Decoded, Found, Reply, decode};
+use crate::decode::{Decoded, DecodedReply, Found};
 use crate::promql::MISSING_LABEL;
 use crate::text::{cut, escape, one_line};
 
@@ -53,7 +53,7 @@ impl Judgement {
 
 /// Judges a reply. Total: garbage is an Error and never passes.
 #[must_use]
-pub fn judge(reply: &Reply, asked: Asked<'_>) -> Judgement {
+pub fn judge(reply: &DecodedReply, asked: Asked<'_>) -> Judgement {
     let mut judgement = judge_hidden(reply, asked);
     // A tab before what looks like the rest of a token is written as `\t`, and now it looks like all of it.
     if let Some(credentials) = asked.credentials {
@@ -63,10 +63,10 @@ pub fn judge(reply: &Reply, asked: Asked<'_>) -> Judgement {
     judgement
 }
 
-fn judge_hidden(reply: &Reply, asked: Asked<'_>) -> Judgement {
+fn judge_hidden(reply: &DecodedReply, asked: Asked<'_>) -> Judgement {
     let endpoint = asked.endpoint;
-    match hidden(decode(reply), asked.credentials) {
-        Decoded::Series { count, first, warnings } => judge_series(count, &first, &warnings, asked),
+    match hidden(reply.decoded.clone(), asked.credentials) {
+        Decoded::Series { count, first, warnings, .. } => judge_series(count, &first, &warnings, asked),
         Decoded::WrongType(kind) => Judgement::error(format!(
             "the expression must return a vector, and {} returned a {kind}: compare a metric, for example up == 0",
             in_sentence(asked.query)
@@ -84,7 +84,7 @@ fn hidden(decoded: Decoded, credentials: Option<&Credentials>) -> Decoded {
     let Some(credentials) = credentials else { return decoded };
     let hide = |text: String| credentials.hide(&text);
     match decoded {
-        Decoded::Series { count, first, warnings } => {
+        Decoded::Series { count, first, warnings, is_victoria } => {
             let hide_found = |found: Found| Found {
                 labels: found.labels.into_iter().map(|(label, value)| (hide(label), hide(value))).collect(),
                 value: hide(found.value),
@@ -93,6 +93,7 @@ fn hidden(decoded: Decoded, credentials: Option<&Credentials>) -> Decoded {
                 count,
                 first: first.into_iter().map(hide_found).collect(),
                 warnings: warnings.into_iter().map(hide).collect(),
+                is_victoria,
             }
         }
         Decoded::WrongType(kind) => Decoded::WrongType(kind),
@@ -150,6 +151,11 @@ fn refused_sentence(status: u16, kind: &str, text: &str, asked: Asked<'_>) -> St
         (kind, text) => format!(", {kind}: {text}"),
     };
     match (status, asked.secret) {
+        // Mimir and Cortex, asked past the gateway that names the tenant.
+        (400 | 401, _) if text.contains("no org id") => format!(
+            "Prometheus at {endpoint} wants to know the tenant (HTTP {status}, header X-Scope-OrgID), and this operator sends none: \
+             give the url of a gateway that adds it{detail}"
+        ),
         (401 | 403, Some(secret)) => format!(
             "Prometheus at {endpoint} refused the credentials (HTTP {status}): check the token, or username and password, \
              in Secret {secret}{detail}"
@@ -183,9 +189,9 @@ fn labels_text(found: &Found) -> String {
 ///
 /// # Errors
 /// The answer cannot be relied on: a sentence.
-pub fn missing(reply: &Reply, asked: Asked<'_>) -> Result<Vec<usize>, String> {
+pub fn missing(reply: &DecodedReply, asked: Asked<'_>) -> Result<Vec<usize>, String> {
     let judgement = judge(reply, Asked { success_when: SuccessWhen::NoData, ..asked });
-    match (judgement.verdict, decode(reply)) {
+    match (judgement.verdict, &reply.decoded) {
         (Verdict::NoData, _) => Ok(Vec::new()),
         (Verdict::Data, Decoded::Series { first, .. }) => {
             let position = |found: &Found| found.labels.get(MISSING_LABEL).and_then(|text| text.parse().ok());

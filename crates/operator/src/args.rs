@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::leader::{Election, Timing};
@@ -59,6 +60,41 @@ pub struct ManifestArgs {
     /// Print only what runs the operator in the cluster.
     #[arg(long, requires = "image")]
     pub operator_only: bool,
+    /// Namespace in which the operator is to work, which must exist; repeat it for several. Its rights over the objects of users are roles
+    /// in these namespaces then, and it is started with `--namespace` for each. Without it: all namespaces, by a `ClusterRole`.
+    #[arg(long = "watch-namespace", value_name = "NAMESPACE", value_parser = NonEmptyStringValueParser::new())]
+    pub watch_namespaces: Vec<String>,
+    /// Name of the lease, as in `run --leader-elect-name`: the Role of the election names it.
+    #[arg(long, value_name = "NAME", default_value = crate::rbac::NAME, value_parser = NonEmptyStringValueParser::new())]
+    pub leader_elect_name: String,
+    /// More flags of `sts-plus run` for the operator in the cluster, after a `--`: `-- --require-labelled-secrets`.
+    #[arg(last = true, value_name = "FLAGS OF RUN", requires = "image")]
+    pub run: Vec<String>,
+}
+
+impl ManifestArgs {
+    /// What is installed.
+    ///
+    /// # Errors
+    ///
+    /// If `run` would not take its flags.
+    pub fn options(self) -> anyhow::Result<crate::manifests::Options> {
+        let run = ["sts-plus", "run"].into_iter().chain(self.run.iter().map(String::as_str));
+        if let Err(error) = Cli::try_parse_from(run) {
+            anyhow::bail!("the flags after -- are for `sts-plus run`, which does not take them: {error}");
+        }
+        let mut watched = self.watch_namespaces;
+        watched.sort();
+        watched.dedup();
+        Ok(crate::manifests::Options {
+            namespace: self.namespace,
+            identities: self.identities,
+            image: self.image,
+            watched,
+            lease: self.leader_elect_name,
+            run: self.run,
+        })
+    }
 }
 
 /// How the operator runs.
@@ -70,6 +106,9 @@ pub struct RunArgs {
     /// The user name that the API server knows this operator by, if it is not the installed service account. For the logs.
     #[arg(long, value_name = "USER")]
     pub identity: Option<String>,
+    /// How much is done at once, and how often.
+    #[command(flatten)]
+    pub work: WorkArgs,
     /// Where /livez, /readyz and /metrics are answered, or `off`. Without it: on 0.0.0.0:8080 inside a cluster, else nowhere.
     #[arg(long, value_name = "ADDRESS")]
     pub web_address: Option<String>,
@@ -101,6 +140,39 @@ impl RunArgs {
         Ok(Some(
             told.parse().with_context(|| format!("--web-address {told} is no address with a port, and not `off`"))?,
         ))
+    }
+}
+
+/// How much is done at once, and how often.
+#[derive(Args, Clone, Debug)]
+pub struct WorkArgs {
+    /// So many objects are looked at and written at the API server at the same time, and as many beside them that hold a release.
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub concurrency: u16,
+    /// Each object at rest is looked at within so many seconds, whatever the watches say. With more than 800 objects it takes longer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..=86400))]
+    pub resync: u64,
+    /// So many objects are asked for in one page of a list.
+    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=10000))]
+    pub page_size: u32,
+    /// Threads that work. Without it: as many as there are processors, 4 at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub worker_threads: Option<u16>,
+}
+
+/// As without any flag.
+impl Default for WorkArgs {
+    fn default() -> Self {
+        Self { concurrency: 32, resync: 300, page_size: 500, worker_threads: None }
+    }
+}
+
+impl WorkArgs {
+    /// How many threads work.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from).min(4);
+        self.worker_threads.map_or_else(cores, usize::from)
     }
 }
 
@@ -181,11 +253,54 @@ mod tests {
     }
 
     #[test]
+    fn without_flags_the_work_is_as_by_default() {
+        let Command::Run(run) = Cli::parse_from(["sts-plus", "run"]).command else { panic!("not run") };
+        let (told, default) = (run.work, WorkArgs::default());
+        assert_eq!(
+            (told.concurrency, told.resync, told.page_size, told.worker_threads),
+            (default.concurrency, default.resync, default.page_size, default.worker_threads)
+        );
+        assert!((1..=4).contains(&default.threads()));
+        assert_eq!(WorkArgs { worker_threads: Some(7), ..default }.threads(), 7);
+    }
+
+    #[test]
     fn namespaces_can_be_repeated() {
         let cli = Cli::parse_from(["sts-plus", "run", "-n", "a", "--namespace", "b"]);
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.namespaces, ["a", "b"]);
         assert_eq!(run.log_format, LogFormat::Auto);
+    }
+
+    fn options(flags: &[&str]) -> anyhow::Result<crate::manifests::Options> {
+        let Command::Manifests(args) = Cli::try_parse_from([&["sts-plus", "manifests"], flags].concat())?.command
+        else {
+            panic!("not manifests")
+        };
+        args.options()
+    }
+
+    #[test]
+    fn without_a_flag_the_usual_is_printed() {
+        assert_eq!(options(&[]).unwrap(), crate::manifests::Options::default());
+    }
+
+    #[test]
+    fn each_namespace_gets_its_role_once() {
+        let flags =
+            ["--watch-namespace", "b", "--watch-namespace=a", "--watch-namespace=b", "--leader-elect-name=ours"];
+        let options = options(&flags).unwrap();
+        assert_eq!((options.watched, options.lease.as_str()), (vec!["a".to_owned(), "b".to_owned()], "ours"));
+    }
+
+    #[test]
+    fn flags_that_run_would_not_take_are_told_before_anything_is_printed() {
+        let with = |flag| options(&["--image=i", "--", flag]);
+        assert_eq!(with("--require-labelled-secrets").unwrap().run, ["--require-labelled-secrets"]);
+        let error = with("--require-labeled-secrets").unwrap_err().to_string();
+        assert!(error.contains("the flags after -- are for `sts-plus run`") && error.contains("labeled"), "{error}");
+        assert!(options(&["--", "--require-labelled-secrets"]).is_err(), "nobody is started with it");
+        assert!(options(&["--watch-namespace="]).is_err());
     }
 
     #[test]

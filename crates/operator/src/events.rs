@@ -4,7 +4,6 @@
 //! it was decided on: an operator that comes after a crash, or believes that it leads too, does not repeat it either.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -64,9 +63,7 @@ impl Events {
             return;
         }
         let namespace = regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
-        let mut hash = DefaultHasher::new();
-        (&told, basis).hash(&mut hash);
-        let event = self.event(regarding, severity, reason, note, hash.finish());
+        let event = self.event(regarding, severity, reason, note, number_of(&told, basis));
         let events: Api<KubeEvent> = Api::namespaced(self.client.clone(), &namespace);
         match deadline("recording an event", events.create(&PostParams::default(), &event)).await {
             Ok(_) => {}
@@ -123,6 +120,19 @@ impl Events {
     }
 }
 
+/// What an event's name ends with. Another build of the operator has to come to the same number: that is promised of this hash, and of
+/// none of the standard library.
+fn number_of(told: &Told, basis: &str) -> u64 {
+    let reason = told.reason.to_string();
+    let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+    for part in [told.uid.as_deref().unwrap_or_default(), &reason, &told.note, basis] {
+        // With its length, so that no two lists of parts are one text.
+        hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finish().as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +162,27 @@ mod tests {
         assert!(events.is_new(&told("web-1")), "the next pod has the same reason and another note");
         tokio::time::advance(NOT_REPEATED * 2).await;
         assert!(events.is_new(&told("web-2")));
+    }
+
+    /// Never change the number: two operators of different builds would tell everything twice.
+    #[test]
+    fn the_name_of_an_event_is_the_same_in_every_build_and_another_for_whatever_differs() {
+        let told = |uid: &str, note: &str| Told {
+            uid: Some(uid.to_owned()),
+            reason: Reason::PodRolling,
+            note: note.to_owned(),
+        };
+        assert_eq!(format!("{:016x}", number_of(&told("u", "web-2"), "7")), "fe650787509985e6");
+        let others = [
+            (told("u2", "web-2"), "7"),
+            (told("u", "web-1"), "7"),
+            (told("u", "web-2"), "8"),
+            (told("u", "web-"), "27"),
+            (Told { reason: Reason::Completed, ..told("u", "web-2") }, "7"),
+        ];
+        for (other, basis) in others {
+            assert_ne!(number_of(&told("u", "web-2"), "7"), number_of(&other, basis), "{other:?} {basis}");
+        }
     }
 
     #[tokio::test]

@@ -3,11 +3,11 @@
 
 pub mod admission;
 pub mod args;
+mod checks;
 pub mod client;
-pub mod controllers;
+mod controllers;
 pub mod errors;
 pub mod events;
-pub mod failures;
 pub mod hold;
 pub mod leader;
 pub mod manifests;
@@ -19,10 +19,11 @@ pub mod pulse;
 pub mod rbac;
 pub mod run;
 pub mod telemetry;
-pub mod tries;
 pub mod uninstall;
 pub mod views;
 pub mod watch;
 pub mod web;
 pub mod wire;
 pub mod written;
+
+pub use controllers::extended_stateful_set::render;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use sts_plus::args::{Cli, Command, LogFormat, ManifestArgs};
+use sts_plus::args::{Cli, Command, LogFormat, WorkArgs};
 use sts_plus::{manifests, run, telemetry, uninstall};
 
 fn main() -> ExitCode {
@@ -21,30 +21,28 @@ fn carry_out(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Run(args) => {
             telemetry::start(args.log_format, &args.log_level)?;
-            block_on(run::run(&args))
+            block_on(args.work.threads(), run::run(&args))
         }
         Command::Uninstall(args) => {
             telemetry::start(LogFormat::Text, "warn")?;
-            block_on(uninstall::uninstall(&args))
+            block_on(WorkArgs::default().threads(), uninstall::uninstall(&args))
         }
         Command::Crds => print(&manifests::to_yaml(&manifests::crds()?)?),
-        Command::Manifests(ManifestArgs { namespace, image: Some(image), operator_only: true, .. }) => {
-            print(&manifests::to_yaml(&manifests::operator(&namespace, &image))?)
+        Command::Manifests(args) => {
+            let only = args.operator_only;
+            let options = args.options()?;
+            let objects = if only { manifests::operator(&options) } else { manifests::render(&options)? };
+            print(&manifests::to_yaml(&objects)?)
         }
-        Command::Manifests(args) => print(&manifests::to_yaml(&manifests::render(&options(args))?)?),
     }
 }
 
-fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+fn block_on(threads: usize, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let outcome = runtime.block_on(work);
     // A dry run or a question to Prometheus that is still under way must not keep us.
     runtime.shutdown_background();
     outcome
-}
-
-fn options(args: ManifestArgs) -> manifests::Options {
-    manifests::Options { namespace: args.namespace, identities: args.identities, image: args.image }
 }
 
 /// A reader that has seen enough (`| head`) is no failure.

@@ -69,6 +69,11 @@ impl Pulse {
         }
     }
 
+    /// The paths that are followed, and how long ago each has come round.
+    pub fn watches(&self) -> Vec<(String, Duration)> {
+        lock(&self.watches).iter().map(|(path, since)| (path.clone(), since.elapsed())).collect()
+    }
+
     /// The election has come round.
     pub fn elected(&self) {
         *lock(&self.election) = Some(Instant::now());

@@ -2,6 +2,7 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::channel::mpsc;
@@ -11,25 +12,26 @@ use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Error as ControllerError};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource};
-use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 use sts_plus_gates::Policy;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, WorkArgs};
+use crate::checks::{Prober, prober};
 use crate::client::{self, USER_AGENT};
-use crate::controllers::extended_stateful_set;
-use crate::controllers::phased_rollout::{self, Context};
+use crate::controllers::extended_stateful_set::ExtendedStatefulSets;
+use crate::controllers::phased_rollout::PhasedRollouts;
+use crate::controllers::turns::Turns;
+use crate::controllers::{Context, Kind, after_error, reconcile};
 use crate::errors::{Error, told};
 use crate::events::Events;
-use crate::failures::Failures;
 use crate::hold::Hold;
 use crate::leader::Guard;
 use crate::metrics::Exposed;
 use crate::pulse::Pulse;
-use crate::tries::Tries;
-use crate::watch::{self, Caches, Queues, Scope};
+use crate::watch::{self, Caches, Queue, Queues, Scope};
 use crate::web::{self, Web};
 use crate::wire::WireLayer;
 use crate::written::Written;
@@ -58,7 +60,7 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     let scopes = Scope::of(&args.namespaces);
     tracing::info!(version = USER_AGENT, ?scopes, identity = args.identity.as_deref(), "sts-plus starts");
 
-    let shared = Shared::new(client, wire, policy);
+    let shared = Shared::new(client, wire, policy, args.work.clone());
     let mut work = Work::start(shared, &scopes);
     let web = work.web();
     if let Some(listener) = listener {
@@ -71,6 +73,7 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
             Ok(())
         }
         _ = work.controllers.join_next() => Err(anyhow::anyhow!("a controller ended by itself")),
+        _ = work.streams.join_next() => Err(anyhow::anyhow!("a stream ended by itself")),
     };
     tokio::spawn(async move {
         stop.asked().await;
@@ -84,9 +87,6 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     tracing::info!("sts-plus has stopped");
     outcome
 }
-
-/// How long the first runs wait for the lists of sets and pods. A list that may not be read must not stop us.
-const SETTLE: Duration = Duration::from_secs(5);
 
 /// Streams and controllers at work.
 struct Work {
@@ -104,6 +104,7 @@ impl Work {
         for kind in watch::POLICY_KINDS {
             streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
         }
+        streams.spawn(Arc::clone(&shared.hold).keep_asking());
         let started = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers));
         let (stops, caches): (Vec<Vec<_>>, _) = started.unzip();
         Self { shared, streams, controllers, stops: stops.into_iter().flatten().collect(), caches }
@@ -111,8 +112,7 @@ impl Work {
 
     fn web(&self) -> Arc<Web> {
         let wire = &self.shared.wire;
-        let exposed = Exposed::new(Arc::clone(&wire.metrics), self.caches.clone(), Arc::clone(&wire.guard));
-        Arc::new(Web::new(Arc::clone(&wire.pulse), exposed, self.caches.clone()))
+        Arc::new(Web::new(Arc::clone(&wire.pulse), Exposed::new(wire, &self.caches), self.caches.clone()))
     }
 
     /// What has begun is finished, and nothing is begun any more.
@@ -135,11 +135,12 @@ impl Work {
 pub(crate) async fn work_until<T>(config: kube::Config, done: impl Future<Output = T>) -> anyhow::Result<T> {
     let wire = WireLayer { guard: Arc::new(Guard::always()), metrics: Arc::default(), pulse: Arc::default() };
     let client = client::guarded(config, &wire).map_err(|error| anyhow::anyhow!(told(&error)))?;
-    let shared = Shared { keeps_children: true, ..Shared::new(client, wire, Policy::default()) };
+    let shared = Shared { keeps_children: true, ..Shared::new(client, wire, Policy::default(), WorkArgs::default()) };
     let mut work = Work::start(shared, &[Scope::Cluster]);
     let outcome = tokio::select! {
         outcome = done => Ok(outcome),
         _ = work.controllers.join_next() => Err(anyhow::anyhow!("a controller ended by itself")),
+        _ = work.streams.join_next() => Err(anyhow::anyhow!("a stream ended by itself")),
     };
     work.finish().await;
     work.streams.shutdown().await;
@@ -151,28 +152,49 @@ struct Shared {
     client: Client,
     wire: WireLayer,
     hold: Arc<Hold>,
-    tries: Arc<Tries>,
     written: Arc<Written>,
     events: Arc<Events>,
-    failures: Arc<Failures>,
-    prober: Arc<phased_rollout::Prober>,
-    /// See [`extended_stateful_set::Context::keeps_children`].
+    prober: Arc<Prober>,
+    turns: Turns,
+    work: WorkArgs,
+    /// See [`ExtendedStatefulSets::keeps_children`].
     keeps_children: bool,
 }
 
 impl Shared {
-    fn new(client: Client, wire: WireLayer, policy: Policy) -> Self {
+    fn new(client: Client, wire: WireLayer, policy: Policy, work: WorkArgs) -> Self {
+        let metrics = Arc::clone(&wire.metrics);
+        let prober = prober(policy).heard_by(move |origin, took| metrics.asked_prometheus(origin, took));
         Self {
             hold: Arc::new(Hold::new(client.clone())),
             events: Arc::new(Events::new(client.clone())),
-            failures: Arc::default(),
-            tries: Arc::default(),
             written: Arc::default(),
-            prober: Arc::new(phased_rollout::prober(policy)),
+            prober: Arc::new(prober),
+            turns: Turns::new(usize::from(work.concurrency)),
+            work,
             keeps_children: false,
             client,
             wire,
         }
+    }
+
+    fn context<K: Kind>(&self, caches: &Arc<Caches>, queue: Queue<K::Object>, kind: K) -> Arc<Context<K>> {
+        Arc::new(Context {
+            client: self.client.clone(),
+            guard: Arc::clone(&self.wire.guard),
+            metrics: Arc::clone(&self.wire.metrics),
+            pulse: Arc::clone(&self.wire.pulse),
+            caches: Arc::clone(caches),
+            queue,
+            written: Arc::clone(&self.written),
+            events: Arc::clone(&self.events),
+            prober: Arc::clone(&self.prober),
+            slots: Arc::default(),
+            resync: Duration::from_secs(self.work.resync),
+            turns: self.turns.clone(),
+            waiting: AtomicUsize::new(0),
+            kind,
+        })
     }
 }
 
@@ -186,96 +208,64 @@ fn start(
     let (rollouts, asked) = mpsc::unbounded();
     let (owners, asked_owners) = mpsc::unbounded();
     let queues = Queues { rollouts, owners };
-    let caches = watch::start(&shared.client, &shared.wire.pulse, scope, &queues, streams);
+    let caches = watch::start(
+        &shared.client,
+        &shared.wire.pulse,
+        scope,
+        shared.work.page_size,
+        &queues,
+        &shared.written,
+        streams,
+    );
 
-    let (mut hold, mut leads) = (shared.hold.changes(), shared.wire.guard.changes());
-    let (all, to) = (Arc::clone(&caches), queues.clone());
-    streams.spawn(async move {
-        // Whoever leads from now on looks at everything at once.
-        while tokio::select! { changed = hold.changed() => changed, changed = leads.changed() => changed }.is_ok() {
-            to.wake_all(&all);
-        }
-    });
-    let stops = vec![
-        control_rollouts(shared, &caches, queues.rollouts, asked, controllers),
-        control_owners(shared, &caches, queues.owners, asked_owners, controllers),
-    ];
-    (stops, caches)
+    streams.spawn(wake(shared.hold.changes(), shared.wire.guard.changes(), Arc::clone(&caches), queues.clone()));
+    let kind = PhasedRollouts { hold: Arc::clone(&shared.hold) };
+    let rollouts = shared.context(&caches, queues.rollouts, kind);
+    let kind = ExtendedStatefulSets { keeps_children: shared.keeps_children };
+    let owners = shared.context(&caches, queues.owners, kind);
+    (vec![control(rollouts, asked, controllers), control(owners, asked_owners, controllers)], caches)
 }
 
-fn control_rollouts(
-    shared: &Shared,
-    caches: &Arc<Caches>,
-    queue: watch::Queue,
-    asked: mpsc::UnboundedReceiver<ObjectRef<PhasedRollout>>,
+/// Whoever leads from now on looks at everything at once, and all of a namespace look when something new is known of its hold.
+async fn wake(
+    mut hold: broadcast::Receiver<Arc<str>>,
+    mut leads: tokio::sync::watch::Receiver<bool>,
+    caches: Arc<Caches>,
+    queues: Queues,
+) {
+    loop {
+        tokio::select! {
+            namespace = hold.recv() => match namespace {
+                Ok(namespace) => queues.wake_rollouts_in(&namespace, &caches),
+                Err(RecvError::Lagged(_)) => queues.wake_all(&caches),
+                Err(RecvError::Closed) => return,
+            },
+            changed = leads.changed() => match changed {
+                Ok(()) => queues.wake_all(&caches),
+                Err(_) => return,
+            },
+        }
+    }
+}
+
+/// Starts the controller of one kind.
+fn control<K: Kind>(
+    context: Arc<Context<K>>,
+    asked: mpsc::UnboundedReceiver<ObjectRef<K::Object>>,
     controllers: &mut JoinSet<()>,
 ) -> oneshot::Sender<()> {
     let (stop, stopped) = oneshot::channel();
     // The primary stream is one of ours like the others: its failures pace nothing but itself.
-    let controller = Controller::for_stream(futures::stream::pending(), (*caches.rollouts).clone())
+    let controller = Controller::for_stream(futures::stream::pending(), K::store(&context.caches).clone())
         .reconcile_on(asked)
         .graceful_shutdown_on(told_to(stopped));
-    let context = Arc::new(Context {
-        client: shared.client.clone(),
-        guard: Arc::clone(&shared.wire.guard),
-        metrics: Arc::clone(&shared.wire.metrics),
-        pulse: Arc::clone(&shared.wire.pulse),
-        caches: Arc::clone(caches),
-        queue,
-        hold: Arc::clone(&shared.hold),
-        tries: Arc::clone(&shared.tries),
-        written: Arc::clone(&shared.written),
-        events: Arc::clone(&shared.events),
-        prober: Arc::clone(&shared.prober),
-        secrets: phased_rollout::secrets::Look::default(),
-        failures: Arc::clone(&shared.failures),
-        strays: phased_rollout::Strays::default(),
-    });
-    let metrics = Arc::clone(&shared.wire.metrics);
     controllers.spawn(async move {
         // Else each object would be read from the API server once, just because we have started.
-        context.caches.settle(SETTLE).await;
-        let runs = controller.run(phased_rollout::reconcile, phased_rollout::after_error, context);
+        context.caches.settle().await;
+        let runs = controller.run(reconcile, after_error, Arc::clone(&context));
         watch_over(runs, |gone| {
-            metrics.forget(gone.namespace.as_deref().unwrap_or_default(), &gone.name);
-        })
-        .await;
-    });
-    stop
-}
-
-fn control_owners(
-    shared: &Shared,
-    caches: &Arc<Caches>,
-    queue: watch::Queue<ExtendedStatefulSet>,
-    asked: mpsc::UnboundedReceiver<ObjectRef<ExtendedStatefulSet>>,
-    controllers: &mut JoinSet<()>,
-) -> oneshot::Sender<()> {
-    let (stop, stopped) = oneshot::channel();
-    let controller = Controller::for_stream(futures::stream::pending(), (*caches.owners).clone())
-        .reconcile_on(asked)
-        .graceful_shutdown_on(told_to(stopped));
-    let context = Arc::new(extended_stateful_set::Context {
-        client: shared.client.clone(),
-        guard: Arc::clone(&shared.wire.guard),
-        metrics: Arc::clone(&shared.wire.metrics),
-        pulse: Arc::clone(&shared.wire.pulse),
-        caches: Arc::clone(caches),
-        queue,
-        tries: Arc::clone(&shared.tries),
-        written: Arc::clone(&shared.written),
-        events: Arc::clone(&shared.events),
-        prober: Arc::clone(&shared.prober),
-        memory: extended_stateful_set::Memory::default(),
-        keeps_children: shared.keeps_children,
-        failures: Arc::clone(&shared.failures),
-    });
-    let metrics = Arc::clone(&shared.wire.metrics);
-    controllers.spawn(async move {
-        context.caches.settle(SETTLE).await;
-        let runs = controller.run(extended_stateful_set::reconcile, extended_stateful_set::after_error, context);
-        watch_over(runs, |gone| {
-            metrics.forget_versions(gone.namespace.as_deref().unwrap_or_default(), &gone.name);
+            K::gone(gone.namespace.as_deref().unwrap_or_default(), &gone.name, &context.metrics);
+            context.forget(gone.extra.uid.as_deref().unwrap_or_default());
         })
         .await;
     });

@@ -1,20 +1,44 @@
 //! What others ask this process over HTTP: whether it is alive, whether it is ready, and its numbers. Nothing here can change
-//! anything.
+//! anything, and nobody who is slow or says nothing can keep others from it for long.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
-use crate::metrics::{CONTENT_TYPE, Exposed};
+use crate::metrics::{CONTENT_TYPE, Exposed, Zeros};
 use crate::pulse::Pulse;
 use crate::watch::Caches;
+
+/// How long and how many. A connection is there for one request.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Until a request has said what it wants.
+    headers: Duration,
+    /// Until its answer was read.
+    connection: Duration,
+    /// At the same time; others wait.
+    connections: usize,
+}
+
+const LIMITS: Limits = Limits { headers: Duration::from_secs(5), connection: Duration::from_secs(30), connections: 64 };
+/// The least that hyper takes. Nobody who asks us has more to say.
+const MOST_HEADER_BYTES: usize = 8 << 10;
+/// After a failure to take a connection: there are too many open files, most likely.
+const REST: Duration = Duration::from_millis(100);
 
 /// What the answers are made of.
 pub struct Web {
@@ -54,9 +78,32 @@ pub async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// Answers until it is dropped.
 pub async fn serve(listener: TcpListener, web: Arc<Web>) {
-    let router = router(web);
-    if let Err(error) = axum::serve(listener, router).await {
-        tracing::warn!("the web server has ended: {error}");
+    serve_within(LIMITS, listener, router(web)).await;
+}
+
+async fn serve_within(limits: Limits, listener: TcpListener, router: Router) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.headers).keep_alive(false).max_buf_size(MOST_HEADER_BYTES);
+    let service = TowerToHyperService::new(router);
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut connections = JoinSet::new();
+    // The semaphore is never closed.
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+                connections.spawn(async move {
+                    let outcome = tokio::time::timeout(limits.connection, connection).await;
+                    tracing::trace!(?outcome, "a connection has ended");
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("the web server cannot take a connection: {error}");
+                tokio::time::sleep(REST).await;
+            }
+        }
     }
 }
 
@@ -89,10 +136,20 @@ async fn readyz(State(web): State<Arc<Web>>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn metrics(State(web): State<Arc<Web>>) -> impl IntoResponse {
-    match web.exposed.text() {
+/// What may be asked for beside the numbers.
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    zeros: Zeros,
+}
+
+async fn metrics(State(web): State<Arc<Web>>, Query(wanted): Query<Wanted>) -> impl IntoResponse {
+    // With thousands of objects it takes long enough to be in the way of others.
+    let text = tokio::task::spawn_blocking(move || web.exposed.text(wanted.zeros)).await;
+    let text = text.map_err(|error| error.to_string()).and_then(|text| text.map_err(|error| error.to_string()));
+    match text {
         Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, CONTENT_TYPE)], text),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], error.to_string()),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], error),
     }
 }
 
@@ -106,7 +163,7 @@ mod tests {
     use http::{Request, Response};
     use kube::client::{Body, ClientBuilder};
     use serde_json::json;
-    use tokio::task::JoinSet;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tower::BoxError;
 
     use super::*;
@@ -180,8 +237,9 @@ mod tests {
                 streams.spawn(watch::follow_policy(client.clone(), kind, Arc::clone(&hold)));
             }
             let queues = Queues { rollouts: mpsc::unbounded().0, owners: mpsc::unbounded().0 };
-            let caches = watch::start(&client, &wire.pulse, &Scope::Cluster, &queues, &mut streams);
-            let exposed = Exposed::new(Arc::clone(&wire.metrics), vec![Arc::clone(&caches)], Arc::clone(&wire.guard));
+            let caches =
+                watch::start(&client, &wire.pulse, &Scope::Cluster, 500, &queues, &Arc::default(), &mut streams);
+            let exposed = Exposed::new(&wire, &[Arc::clone(&caches)]);
             let web = Arc::new(Web::new(Arc::clone(&wire.pulse), exposed, vec![caches]));
             Self { web, wire, _streams: streams }
         }
@@ -252,5 +310,70 @@ mod tests {
         assert!(after > Duration::from_mins(6) && after < Duration::from_mins(8), "{after:?}");
         drop(rig.wire.pulse.run());
         assert_eq!(rig.alive().await, Ok(()));
+    }
+
+    const SHORT: Limits =
+        Limits { headers: Duration::from_millis(300), connection: Duration::from_secs(5), connections: 2 };
+
+    /// What a server with these limits is asked over a connection of its own, until it says no more.
+    async fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        // A connection that is cut may show as a reset.
+        let _ = tokio::time::timeout(Duration::from_secs(20), read).await.expect("it ends");
+        String::from_utf8(answer).unwrap()
+    }
+
+    async fn started(limits: Limits, router: Router) -> (SocketAddr, JoinSet<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, mut tasks) = (listener.local_addr().unwrap(), JoinSet::new());
+        tasks.spawn(serve_within(limits, listener, router));
+        (address, tasks)
+    }
+
+    const WHOLE: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    #[tokio::test]
+    async fn who_sends_half_a_header_is_let_go_and_others_are_answered() {
+        let rig = Rig::new(Server::Well { rollouts: 0 });
+        let (address, _tasks) = started(SHORT, router(rig.web)).await;
+        let begun = std::time::Instant::now();
+        let half = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: text/pl";
+        let (first, second, nothing) = tokio::join!(ask(address, half), ask(address, half), ask(address, ""));
+        for answer in [first, second, nothing] {
+            assert!(!answer.contains("200 OK"), "{answer}");
+        }
+        assert!(begun.elapsed() >= SHORT.headers && begun.elapsed() < SHORT.connection, "{:?}", begun.elapsed());
+        // Both places are free again, and a request needs no more than one.
+        let answer = ask(address, WHOLE).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("# EOF\n"), "{answer}");
+        assert!(answer.to_ascii_lowercase().contains("connection: close"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_the_answer_is_let_go() {
+        let limits = Limits { connection: Duration::from_millis(500), connections: 1, ..SHORT };
+        let router = Router::new()
+            .route("/large", get(|| async { vec![b'x'; 64 << 20] }))
+            .route("/small", get(|| async { "small" }));
+        let (address, _tasks) = started(limits, router).await;
+        let mut stuck = tokio::net::TcpStream::connect(address).await.unwrap();
+        stuck.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        stuck.readable().await.unwrap();
+        assert!(ask(address, "GET /small HTTP/1.1\r\nHost: x\r\n\r\n").await.ends_with("small"));
+    }
+
+    #[tokio::test]
+    async fn a_header_without_end_is_refused_and_so_is_a_wish_that_nobody_knows() {
+        let rig = Rig::new(Server::Well { rollouts: 0 });
+        let (address, _tasks) = started(SHORT, router(rig.web)).await;
+        let long = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", "x".repeat(MOST_HEADER_BYTES * 2));
+        assert!(ask(address, &long).await.starts_with("HTTP/1.1 431"), "it is too large");
+        let answer = ask(address, "GET /metrics?zeros=some HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("zeros"), "{answer}");
+        let answer = ask(address, "GET /metrics?zeros=omit HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

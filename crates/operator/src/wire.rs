@@ -1,22 +1,28 @@
-//! The last thing that a request passes before it leaves for the API server: a write leaves only while we lead and is counted, and
-//! each new watch is a sign of life.
+//! The last thing that a request passes before it leaves for the API server: a write leaves only while we lead and is counted, each
+//! call is measured, and each new watch is a sign of life.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Method, Request, Response, Uri};
+use http::{Method, Request, Response};
 use kube::client::Body;
+use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use crate::leader::Guard;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, verb_of_request};
 use crate::pulse::Pulse;
 
 /// A write that was kept back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not written: this operator does not lead (any more)")]
 pub struct NotLeading;
+
+/// A write without an answer at the end of our time: the next leader may write from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no answer while this operator led: what became of it is read before anything else is written")]
+pub struct LedNoMore;
 
 /// Puts a [`Wire`] around a service.
 #[derive(Clone, Debug)]
@@ -59,30 +65,45 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if request.method() == Method::GET {
-            if has(request.uri(), "watch=") {
-                self.layer.pulse.came_round(request.uri().path());
-            }
-            return Box::pin(self.inner.call(request));
+        let verb = verb_of_request(request.method(), request.uri());
+        let is_read = request.method() == Method::GET;
+        if verb == "watch" {
+            self.layer.pulse.came_round(request.uri().path());
         }
-        if !self.layer.guard.is_open() {
+        if !is_read && !self.layer.guard.is_open() {
             return Box::pin(std::future::ready(Err(NotLeading.into())));
         }
-        if has(request.uri(), "dryRun=All") {
-            return Box::pin(self.inner.call(request));
-        }
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let (metrics, answer) = (Arc::clone(&self.layer.metrics), self.inner.call(request));
+        let is_write = !is_read && verb != "dry-run";
+        let write = is_write.then(|| (request.method().clone(), request.uri().path().to_owned()));
+        let mut call = Call { verb, begun: Instant::now(), code: None, metrics: Arc::clone(&self.layer.metrics) };
+        let guard = Arc::clone(&self.layer.guard);
+        let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = answer.await;
-            metrics.wrote(&method, &path, answer.as_ref().ok().map(|response| response.status().as_u16()));
+            let answer = tokio::select! {
+                answer = answer => answer,
+                () = guard.closed(), if is_write => Err(LedNoMore.into()),
+            };
+            call.code = answer.as_ref().ok().map(|response| response.status().as_u16());
+            if let Some((method, path)) = write {
+                call.metrics.wrote(&method, &path, call.code);
+            }
             answer
         })
     }
 }
 
-fn has(uri: &Uri, parameter: &str) -> bool {
-    uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with(parameter)))
+/// A call under way. It is measured when it ends, also when nobody waits for its answer any more.
+struct Call {
+    verb: &'static str,
+    begun: Instant,
+    code: Option<u16>,
+    metrics: Arc<Metrics>,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.metrics.called(self.verb, self.code, self.begun.elapsed());
+    }
 }
 
 #[cfg(test)]
@@ -91,6 +112,7 @@ mod tests {
     use kube::{Api, Client};
 
     use super::*;
+    use crate::metrics::{Exposed, Zeros};
 
     fn client(guard: Guard) -> Client {
         let service = tower::service_fn(|request: Request<Body>| async move {
@@ -134,6 +156,20 @@ mod tests {
         assert_eq!(pulse.check(false), Ok(()), "a watch that nobody follows is not awaited either");
     }
 
+    #[tokio::test]
+    async fn a_write_ends_with_our_time_as_leader() {
+        let guard = Guard::always();
+        let layer = layer(guard);
+        let silent = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>());
+        let request = || Request::delete("/api/v1/namespaces/ns/pods/web-0").body(Body::empty()).unwrap();
+        let (mut wire, second) = (layer.layer(silent), std::time::Duration::from_secs(1));
+        let write = tokio::spawn(wire.call(request()));
+        tokio::time::sleep(second / 100).await;
+        layer.guard.close();
+        let ended = tokio::time::timeout(second, write).await.expect("it does not wait for its answer").unwrap();
+        assert!(ended.unwrap_err().is::<LedNoMore>());
+    }
+
     async fn delete(client: Client) -> Result<(), kube::Error> {
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(client);
         pods.delete("web-0", &kube::api::DeleteParams::default()).await.map(drop)
@@ -148,5 +184,31 @@ mod tests {
         assert_eq!(crate::errors::class_of(&error), crate::errors::Class::Transient);
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(waiting);
         assert!(pods.get("read").await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_call_is_measured_by_verb_and_code_and_one_that_nobody_waits_for_too() {
+        let layer = layer(Guard::always());
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let slow = request.uri().path().ends_with("slow");
+            tokio::time::sleep(std::time::Duration::from_secs(if slow { 60 } else { 1 })).await;
+            Ok::<_, BoxError>(Response::builder().status(409).body(Body::empty())?)
+        });
+        let mut wire = layer.layer(service);
+        let path = "/apis/apps/v1/namespaces/ns/statefulsets";
+        for (method, uri) in [(Method::GET, path.to_owned()), (Method::PATCH, format!("{path}/web?&dryRun=All"))] {
+            let request = Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
+            wire.call(request).await.unwrap();
+        }
+        let slow = wire.call(Request::get(format!("{path}/slow")).body(Body::empty()).unwrap());
+        assert!(tokio::time::timeout(std::time::Duration::from_secs(10), slow).await.is_err());
+        let text = Exposed::new(&layer, &[]).text(Zeros::Keep).unwrap();
+        for row in
+            [r#"verb="list",code="409"} 1.0"#, r#"verb="dry-run",code="409"} 1.0"#, r#"verb="get",code="none"} 10.0"#]
+        {
+            let row = format!("sts_plus_api_request_duration_seconds_sum{{{row}");
+            assert!(text.lines().any(|line| line == row), "{row} is not in\n{text}");
+        }
+        assert!(!text.contains("sts_plus_api_writes_total{"), "nothing was written: {text}");
     }
 }

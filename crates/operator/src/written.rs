@@ -1,19 +1,24 @@
-//! What we wrote last, so that no decision is made on a cache that has not seen it yet; and when we last looked past the caches, so
-//! that one whose stream has gone silent, or has lost an event, is not believed for ever.
+//! What we wrote last, so that no decision is made on a cache that has not seen it yet, and what was not granted, so that it is not written
+//! over and over.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::errors::Error;
 
-/// The resourceVersion of our last write of each object, and the last look at the API server itself, by UID.
+/// A step that was not granted is not tried again for so long.
+const NOT_GRANTED: Duration = Duration::from_secs(30);
+
+/// Our last write of each object, by UID.
 #[derive(Debug, Default)]
 pub struct Written {
+    /// Its resourceVersion, until a cache has seen it.
     last: Mutex<HashMap<String, u64>>,
-    looks: Mutex<HashMap<String, Instant>>,
+    /// Until when no step is tried, and the partition that was kept.
+    kept: Mutex<HashMap<String, (Instant, Option<i32>)>>,
 }
 
 impl Written {
@@ -64,27 +69,37 @@ impl Written {
         Ok(())
     }
 
-    /// The API server itself was asked about the object `uid` just now.
-    pub fn looked(&self, uid: &str) {
-        self.looks().insert(uid.to_owned(), Instant::now());
+    /// A partition written to the set `uid` was not granted; `kept` stands there.
+    pub fn not_granted(&self, uid: &str, kept: Option<i32>) {
+        self.kept().insert(uid.to_owned(), (Instant::now() + NOT_GRANTED, kept));
     }
 
-    /// How long ago that is. An object that is new to us came from a list just now.
-    pub fn look_ago(&self, uid: &str) -> Duration {
-        self.looks().entry(uid.to_owned()).or_insert_with(Instant::now).elapsed()
+    /// The partition that was kept when a step of the set `uid` was not granted a short time ago.
+    #[must_use]
+    pub fn lately_kept(&self, uid: &str) -> Option<Option<i32>> {
+        let now = Instant::now();
+        let mut all = self.kept();
+        all.retain(|_, (until, _)| *until > now);
+        all.get(uid).map(|(_, kept)| *kept)
     }
 
     /// Forgets an object that is gone.
     pub fn forget(&self, uid: &str) {
         self.lock().remove(uid);
-        self.looks().remove(uid);
+        self.kept().remove(uid);
     }
 
-    fn looks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    /// True if nothing is remembered.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty() && self.kept().is_empty()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {
+    fn kept(&self) -> MutexGuard<'_, HashMap<String, (Instant, Option<i32>)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,13 +133,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cache_is_believed_for_a_while_only() {
-        let (written, longest) = (Written::default(), Duration::from_secs(10));
-        assert!(written.look_ago("a") <= longest, "it came from a list");
-        tokio::time::advance(longest + Duration::from_millis(1)).await;
-        assert!(written.look_ago("a") > longest);
-        written.looked("a");
-        assert!(written.look_ago("a") <= longest);
+    async fn a_step_that_was_not_granted_is_remembered_for_a_while() {
+        let written = Written::default();
+        written.not_granted("s", Some(3));
+        assert_eq!(written.lately_kept("s"), Some(Some(3)));
+        assert_eq!(written.lately_kept("t"), None);
+        tokio::time::advance(NOT_GRANTED).await;
+        assert_eq!(written.lately_kept("s"), None);
+        assert!(written.is_empty());
     }
 
     #[test]

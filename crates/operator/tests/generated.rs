@@ -3,7 +3,6 @@
 use std::{fs, path::Path};
 
 use sts_plus::manifests::{Options, crds, operator, render, to_yaml};
-use sts_plus::rbac;
 
 #[test]
 fn the_committed_crds_are_what_the_generator_prints() {
@@ -17,7 +16,8 @@ fn the_committed_installation_is_what_the_generator_prints() {
 
 #[test]
 fn the_committed_deployment_is_what_the_generator_prints() {
-    same("deploy/operator.yaml", &to_yaml(&operator(rbac::NAMESPACE, "sts-plus:latest")).unwrap());
+    let options = Options { image: Some("sts-plus:latest".to_owned()), ..Options::default() };
+    same("deploy/operator.yaml", &to_yaml(&operator(&options)).unwrap());
 }
 
 fn same(name: &str, generated: &str) {

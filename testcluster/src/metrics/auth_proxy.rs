@@ -57,7 +57,7 @@ pub struct SeenRequest {
 struct Inner {
     upstream: HttpClient,
     access: Access,
-    answer: Option<(StatusCode, String)>,
+    answer: Option<(StatusCode, &'static str, String)>,
     flaky: Option<Flaky>,
     seen: Vec<SeenRequest>,
 }
@@ -118,7 +118,13 @@ impl AuthProxy {
     /// Answers every request with this status and body instead of forwarding it.
     pub fn answer_with(&self, status: u16, body: &str) {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.inner().answer = Some((status, body.to_owned()));
+        self.inner().answer = Some((status, "text/plain; charset=utf-8", body.to_owned()));
+    }
+
+    /// Answers every query at once with these series, as Prometheus writes them in `result`, instead of forwarding it.
+    pub fn answer_series(&self, series: &serde_json::Value) {
+        let body = serde_json::json!({ "status": "success", "data": { "resultType": "vector", "result": series } });
+        self.inner().answer = Some((StatusCode::OK, "application/json", body.to_string()));
     }
 
     /// From now on each `each`-th request whose form contains `part`, as it comes, is answered with 503 instead of being forwarded,
@@ -202,8 +208,8 @@ async fn handle(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Res
 }
 
 fn refusal(inner: &Inner, request: &SeenRequest) -> Option<Response> {
-    if let Some((status, body)) = &inner.answer {
-        return Some((*status, body.clone()).into_response());
+    if let Some((status, kind, body)) = &inner.answer {
+        return Some((*status, [(header::CONTENT_TYPE, *kind)], body.clone()).into_response());
     }
     let (wanted, scheme) = match &inner.access {
         Access::Open => return None,

@@ -89,6 +89,9 @@ async fn the_proxy_demands_credentials_and_remembers_what_it_was_asked() {
     assert!(ask(&pair).await.starts_with("HTTP/1.1 403"));
     proxy.answer_with(500, "ill");
     assert!(ask(&pair).await.ends_with("ill"));
+    proxy.answer_series(&json!([]));
+    let answer = ask(&pair).await;
+    assert!(answer.contains("application/json") && answer.contains(r#""result":[]"#), "{answer}");
     proxy.forward();
     assert!(ask(&pair).await.starts_with("HTTP/1.1 200"));
     // Each request is about nothing in particular.
@@ -98,7 +101,7 @@ async fn the_proxy_demands_credentials_and_remembers_what_it_was_asked() {
     }
 
     let seen: Vec<u16> = proxy.seen().iter().map(|request| request.status).collect();
-    assert_eq!(seen, [200, 401, 401, 200, 401, 200, 403, 500, 200, 200, 503, 200, 503]);
+    assert_eq!(seen, [200, 401, 401, 200, 401, 200, 403, 500, 200, 200, 200, 503, 200, 503]);
     let last = proxy.seen().pop().unwrap();
     assert_eq!(last.authorization.as_deref(), Some(pair.as_str()));
     assert_eq!(last.user_agent.as_deref(), Some("somebody/1"));

@@ -70,8 +70,14 @@ fn every_field_of_the_crd_is_in_the_readme() {
 #[test]
 fn every_make_target_that_is_named_exists() {
     let makefile = read("Makefile");
-    for document in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/guide/operating.md", "docs/guide/checks.md"]
-    {
+    for document in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/guide/operating.md",
+        "docs/guide/checks.md",
+        "docs/guide/security.md",
+    ] {
         let text = read(document);
         let commands = text.lines().filter_map(|line| line.strip_prefix("$ ")).chain(quoted(&text));
         for command in commands.filter_map(|command| command.strip_prefix("make ")) {
@@ -112,9 +118,16 @@ fn annotations_that_are_named_exist() {
         names::APPROVE,
         names::RETRY,
         names::FINALIZER,
+        names::CHECK_CREDENTIALS,
         "sts.plus/v1alpha1",
     ];
-    for document in ["README.md", "docs/guide/operating.md", "docs/guide/checks.md", "docs/adr/0002-hold-values.md"] {
+    for document in [
+        "README.md",
+        "docs/guide/operating.md",
+        "docs/guide/checks.md",
+        "docs/guide/security.md",
+        "docs/adr/0002-hold-values.md",
+    ] {
         let text = read(document);
         for (at, _) in text.match_indices("sts.plus/") {
             let name: String =
@@ -138,9 +151,14 @@ fn the_readme_shows_the_sample_and_the_output_of_the_demo() {
 #[test]
 fn links_between_documents_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for document in
-        ["README.md", "CONTRIBUTING.md", "docs/guide/operating.md", "docs/guide/checks.md", "docs/adr/README.md"]
-    {
+    for document in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/guide/operating.md",
+        "docs/guide/checks.md",
+        "docs/guide/security.md",
+        "docs/adr/README.md",
+    ] {
         let text = read(document);
         let folder = root.join(document).parent().unwrap().to_owned();
         for (at, _) in text.match_indices("](") {

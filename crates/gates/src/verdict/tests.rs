@@ -5,6 +5,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::credentials::SecretData;
+use crate::decode::Reply;
 use crate::promql;
 
 const UP: &str = r#"{"metric":{"__name__":"up","job":"x"},"value":[1700000000.123,"1"]}"#;
@@ -13,9 +14,17 @@ fn reply(body: &str) -> Reply {
     Reply {
         status: 200,
         content_type: Some("application/json; charset=utf-8".into()),
-        content_encoding: None,
         body: body.to_owned().into(),
+        ..Reply::default()
     }
+}
+
+fn judge(reply: &Reply, asked: Asked<'_>) -> Judgement {
+    super::judge(&DecodedReply::of(reply), asked)
+}
+
+fn missing(reply: &Reply, asked: Asked<'_>) -> Result<Vec<usize>, String> {
+    super::missing(&DecodedReply::of(reply), asked)
 }
 
 fn answer(result_type: &str, result: &str) -> String {

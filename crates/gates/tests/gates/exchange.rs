@@ -3,7 +3,7 @@
 
 use rstest::rstest;
 use sts_plus_api::{OnMissingMetric, Query, Reason};
-use sts_plus_gates::{AddressPolicy, Freshness, Secrets};
+use sts_plus_gates::{AddressPolicy, Freshness, Origin, Policy, Secrets};
 
 use crate::credentials::CANARY;
 use crate::server::{Act, ONE, Server, http, json, vector};
@@ -224,6 +224,31 @@ async fn addresses_that_must_not_be_asked(#[case] url: &str, #[case] what: &str)
     let answer = ask_by(&prober, query("up", url), &none(), Freshness::now()).await;
     judge(&answer, Problem(Reason::InvalidUrl), "spec.check.query.url names a host that is");
     assert!(answer.record.message.contains(what), "{}", answer.record.message);
+}
+
+/// With a list, only what is in it hears of us: not what a redirect names, not the same host at another port or by another scheme.
+#[tokio::test]
+async fn only_origins_of_the_list_are_asked() {
+    let other = Server::sending(json(&vector(ONE))).await;
+    let target = format!("http://{}/api/v1/query", other.url());
+    let server = Server::start(move |n, _| {
+        Act::Send(if n == 0 { json(&vector(ONE)) } else { http(307, &[("Location", &target)], "") })
+    })
+    .await;
+    let origins = vec![Origin::parse(&format!("HTTP://{}/", server.url())).unwrap()];
+    let addresses = AddressPolicy { allow_loopback: true };
+    let prober = prober(Policy { addresses, origins, ..Policy::default() });
+    let asked = async |url: &str| {
+        let query = assertion(with_secret(query("up", url)));
+        ask_by(&prober, query, &credentials(&[("token", CANARY)]), Freshness::now()).await
+    };
+    judge(&asked(&format!("{}/path", server.url())).await, Pass(Data), "passed");
+    judge(&asked(&server.url()).await, Fail(Error), "redirect (HTTP 307)");
+    for url in [other.url(), format!("https://{}", server.url()), format!("localhost:{}", server.port)] {
+        let words = "this operator asks only the origins that its administrator allows (--allowed-origin)";
+        judge(&asked(&url).await, Problem(Reason::InvalidUrl), words);
+    }
+    assert_eq!((server.received().len(), other.received().len()), (2, 0));
 }
 
 /// The second question, which of its metrics are missing, is answered with nonsense. What Prometheus answers to it is in `answers`.

@@ -1,18 +1,20 @@
 //! Prometheus as an adversary: a table, one line a case, of all that it can answer and all that can stand between it and us, with
 //! the verdict of phased-rollout.md §3. It is the real Prometheus, behind a real TLS end or a proxy that demands credentials where
-//! the case needs one. Only where the answer is a fault (`faults`), or the bytes of a request must be seen (`exchange`), a server of
-//! the test answers: no Prometheus breaks off in mid-answer when it is told to.
+//! the case needs one. Only where the answer is a fault (`faults`) or one of another server of the same API (`servers`), or requests must be
+//! seen or counted (`exchange`, `crowds`), a server of the test answers: no Prometheus breaks off in mid-answer when it is told to.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod answers;
 mod credentials;
+mod crowds;
 mod exchange;
 mod faults;
 mod outages;
 mod proxies;
 mod rig;
 mod server;
+mod servers;
 mod sharing;
 mod tls;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use rstest::rstest;
 use sts_plus_api::{Query, Reason, Tls};
-use sts_plus_gates::{AddressPolicy, Answer, Freshness, Policy, Proxies, Secrets};
+use sts_plus_gates::{AddressPolicy, Answer, Freshness, Origin, Policy, Proxies, Secrets};
 use testcluster::{Authority, TlsProxy};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -182,4 +182,21 @@ async fn addresses_that_must_not_be_asked(#[case] url: &str) {
     let answer = ask(policy, url, None, &Secrets::default()).await;
     judge(&answer, Problem(Reason::InvalidUrl), "which this operator does not ask");
     assert!(proxy.heads().is_empty());
+}
+
+/// Nor is it one around the list of origins, in which it needs no place itself.
+#[rstest]
+#[case::plain("http")]
+#[case::tunnel("https")]
+#[tokio::test]
+async fn origins_that_are_not_in_the_list(#[case] scheme: &str) {
+    let proxy = Forward::start(None).await;
+    let policy = through(&[("ALL_PROXY", format!("http://127.0.0.1:{}", proxy.port))]);
+    let url = format!("http://{NAME}:{}", port().await);
+    let policy = Policy { origins: vec![Origin::parse(&url).unwrap()], ..policy };
+    let other = format!("{scheme}://other.internal.invalid:{}", port().await);
+    let answer = ask(policy.clone(), &other, None, &Secrets::default()).await;
+    judge(&answer, Problem(Reason::InvalidUrl), "--allowed-origin");
+    assert!(proxy.heads().is_empty());
+    judge(&ask(policy, &url, None, &Secrets::default()).await, Pass(Data), "passed");
 }

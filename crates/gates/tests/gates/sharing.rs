@@ -1,6 +1,6 @@
 //! Many who ask the same, and the real Prometheus behind a proxy that counts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -47,6 +47,23 @@ async fn twenty_at_once_are_one_request() {
     let answers = join_all((0..20).map(|_| ask_by(&prober, now(&url), &secrets, lately()))).await;
     assert_eq!(proxy.count(), 1);
     assert!(answers.iter().all(|answer| value(answer) == value(&answers[0])));
+}
+
+/// What is measured is what Prometheus was asked, and not what somebody was told of it.
+#[tokio::test]
+async fn a_request_that_many_share_is_measured_once_and_one_that_fails_too() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ears = Arc::clone(&heard);
+    let hear = move |origin: &str, took| ears.lock().unwrap().push((origin.to_owned(), took));
+    let prober = Arc::new(prober(AddressPolicy { allow_loopback: true }.into()).heard_by(hear));
+    let server = Server::start(|n, _| if n == 0 { Act::Send(json(&vector(ONE))) } else { Act::Reset }).await;
+    let secrets = Secrets::default();
+    join_all((0..5).map(|_| ask_by(&prober, assertion(query("up", &server.url())), &secrets, lately()))).await;
+    ask_by(&prober, assertion(query("down", &server.url())), &secrets, lately()).await;
+    let origin = format!("http://{}", server.url());
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.iter().map(|(origin, _)| origin.as_str()).collect::<Vec<_>>(), [&origin; 2]);
+    assert!(heard.iter().all(|(_, took)| *took > Duration::ZERO), "{heard:?}");
 }
 
 /// Each asks in its own rhythm; together they ask once in a period, and nobody gets the same answer in two tries.
@@ -197,13 +214,14 @@ async fn whoever_asked_may_go_away() {
     assert_eq!(server.received().len(), 2);
 }
 
-/// A large answer is not kept.
+/// Of an answer only what is needed is kept, and not even that if it is large.
 #[rstest]
-#[case::small(0, 1)]
-#[case::large(100_000, 2)]
+#[case::small(ONE.to_owned(), 1)]
+#[case::many_series(vec![ONE; 10_000].join(","), 1)]
+#[case::large_labels(ONE.replace('x', &"x".repeat(100_000)), 2)]
 #[tokio::test]
-async fn only_small_answers_are_kept(#[case] padding: usize, #[case] requests: usize) {
-    let server = Server::sending(json(&(vector(ONE) + &" ".repeat(padding)))).await;
+async fn only_small_answers_are_kept(#[case] series: String, #[case] requests: usize) {
+    let server = Server::sending(json(&vector(&series))).await;
     let prober = loopback();
     for _ in 0..2 {
         let asked = assertion(query("up", &server.url()));

@@ -16,7 +16,7 @@
 mod birth;
 mod cel;
 mod hold;
-mod refusal;
+mod refused;
 mod replicas;
 mod strategy;
 mod warning;
@@ -54,7 +54,7 @@ pub fn policies(operators: &[String]) -> Vec<Value> {
         birth::binding(),
         replicas::policy(),
         binding("Mutating", REPLICAS, json!({})),
-        refusal::policy(operators),
+        refused::policy(operators),
         binding("Validating", HOLD, json!({ "validationActions": ["Deny"] })),
         warning::policy(operators),
         binding("Validating", HOLD_WARNING, json!({ "validationActions": ["Warn"] })),
@@ -109,4 +109,28 @@ fn claimed_by_others(operators: &[String]) -> Value {
             cel::has_annotation("object", "$PROBE"),
         )) },
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the operator finds out about one set it believes of all in the namespace (see `hold`).
+    #[test]
+    fn the_policies_of_the_hold_tell_no_claimed_sets_of_a_namespace_apart() {
+        let operators = ["operator".to_owned()];
+        for policy in [hold::policy(&operators), refused::policy(&operators)] {
+            let spec = &policy["spec"];
+            assert_eq!(spec["matchConstraints"], on_statefulsets("UPDATE"), "no selector of objects");
+            assert_eq!(spec["matchConditions"], claimed_by_others(&operators));
+            assert!(spec.get("paramKind").is_none(), "{spec}");
+        }
+        for policy in policies(&operators) {
+            if policy["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding"))
+                && policy["metadata"]["name"] == HOLD
+            {
+                assert!(policy["spec"].get("matchResources").is_none(), "{policy}");
+            }
+        }
+    }
 }

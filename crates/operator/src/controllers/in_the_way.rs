@@ -1,8 +1,7 @@
 //! Pods that stand in the way: one that its StatefulSet does not select any more is let go and keeps its name, so that no other pod can be
 //! made there. Reads and words, for every kind of object that a rollout belongs to; it must never decide.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
 
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -60,31 +59,6 @@ fn words(set: &SetObject, pod: &PodObject) -> Option<String> {
              `kubectl label pod {name} --overwrite {labels}`, or delete the pod"
         )
     })
-}
-
-/// What was found at the last look at the API server itself, by the UID of the object that looks after the StatefulSet. The caches do not
-/// hold it.
-#[derive(Debug, Default)]
-pub struct Known(Mutex<HashMap<String, Stray>>);
-
-impl Known {
-    /// What is known to be in the way.
-    pub(super) fn get(&self, uid: &str) -> Option<Stray> {
-        self.lock().get(uid).cloned()
-    }
-
-    /// What was found, also that it is nothing.
-    pub(super) fn put(&self, uid: &str, stray: Option<Stray>) {
-        let mut known = self.lock();
-        match stray {
-            Some(stray) => known.insert(uid.to_owned(), stray),
-            None => known.remove(uid),
-        };
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Stray>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,16 @@
-//! One folder for each kind of object that is looked after.
+//! One folder for each kind of object that is looked after, and what they have in common: `drive` runs them, `slots` remembers, `turns` says
+//! how many at once, `when` makes every requeue, `partition` writes it, `roll` takes a step, `trouble` tells what a person has to mend.
 
-pub mod extended_stateful_set;
-mod frame;
+pub(crate) mod drive;
+pub(crate) mod extended_stateful_set;
 mod in_the_way;
-pub mod phased_rollout;
+mod partition;
+pub(crate) mod phased_rollout;
 mod roll;
+pub(crate) mod slots;
 mod trouble;
+pub(crate) mod turns;
+mod when;
+
+pub(crate) use drive::{Context, Kind, after_error, reconcile};
+pub(crate) use when::now;

@@ -9,21 +9,18 @@ use serde_json::json;
 use sts_plus_api::names;
 use sts_plus_decide::{Action, NewPartition};
 
+use super::partition;
 use crate::client::deadline;
 use crate::errors::Error;
-use crate::failures::Failures;
 use crate::patch::{add, by, remove, test};
 use crate::views::{PodObject, SetObject};
 use crate::written::Written;
-
-const ROLLING_UPDATE: [&str; 3] = ["spec", "updateStrategy", "rollingUpdate"];
 
 /// What such a write needs.
 pub(super) struct Roll<'a> {
     pub(super) client: &'a Client,
     pub(super) namespace: &'a str,
     pub(super) written: &'a Written,
-    pub(super) failures: &'a Failures,
 }
 
 impl Roll<'_> {
@@ -59,14 +56,13 @@ impl Roll<'_> {
             });
         };
         let Some(patch) = set_patch(seen, uid, generation, partition, annotations) else { return Ok(None) };
-        still_worth_trying(seen, partition, self.failures)?;
+        partition::is_worth_trying(seen, partition, self.written)?;
         let sets: Api<SetObject> = Api::namespaced(self.client.clone(), self.namespace);
         let patch = api::Patch::Json::<()>(patch);
         let call = format!("patching StatefulSet {name}");
         let written = deadline(call, sets.patch(name, &by(names::MANAGER_HOLD), &patch)).await?;
         self.written.remember(written.uid(), written.metadata.resource_version.as_deref());
-        let kept = written.partition();
-        is_granted(name, partition, kept).inspect_err(|_| self.failures.not_granted(uid, kept))?;
+        partition::is_granted(partition, &written, self.written)?;
         Ok(Some(written))
     }
 
@@ -83,32 +79,6 @@ impl Roll<'_> {
     }
 }
 
-/// A step that was not granted a moment ago is not written again: the write alone would start the next run. A higher partition
-/// is always worth trying.
-pub(super) fn still_worth_trying(seen: &SetObject, partition: NewPartition, failures: &Failures) -> Result<(), Error> {
-    let before = seen.partition().unwrap_or(0);
-    let asked = match partition {
-        NewPartition::Set(asked) if asked < before => Some(asked),
-        NewPartition::Remove if before > 0 => None,
-        NewPartition::Keep | NewPartition::Set(_) | NewPartition::Remove => return Ok(()),
-    };
-    match failures.lately_kept(seen.uid()) {
-        Some(kept) => Err(Error::NotGranted { set: seen.name().to_owned(), asked, kept }),
-        None => Ok(()),
-    }
-}
-
-/// The policies leave the operator alone by its user name. Under another name its steps would be accepted and undone, without an
-/// end. Without a partition the API server fills in 0.
-fn is_granted(set: &str, asked: NewPartition, kept: Option<i32>) -> Result<(), Error> {
-    let (granted, asked) = match asked {
-        NewPartition::Keep => return Ok(()),
-        NewPartition::Set(asked) => (kept == Some(asked), Some(asked)),
-        NewPartition::Remove => (kept.is_none_or(|kept| kept == 0), None),
-    };
-    if granted { Ok(()) } else { Err(Error::NotGranted { set: set.to_owned(), asked, kept }) }
-}
-
 /// One patch of a StatefulSet that is refused if its spec is not the one that was read. Nothing if there is nothing to write.
 fn set_patch(
     set: &SetObject,
@@ -117,7 +87,7 @@ fn set_patch(
     partition: NewPartition,
     annotations: &BTreeMap<&'static str, Option<String>>,
 ) -> Option<Patch> {
-    let mut changes = partition_change(set, partition);
+    let mut changes = partition::change(set, partition);
     let fresh_map = set.metadata.annotations.is_none();
     let annotation_changes = annotation_changes(set, annotations, fresh_map);
     let makes_map = fresh_map && !annotation_changes.is_empty();
@@ -132,18 +102,6 @@ fn set_patch(
     }
     operations.extend(changes);
     Some(Patch(operations))
-}
-
-fn partition_change(set: &SetObject, partition: NewPartition) -> Vec<PatchOperation> {
-    let view = set.view();
-    let field = ROLLING_UPDATE.into_iter().chain(["partition"]);
-    match partition {
-        NewPartition::Set(value) if view.partition == Some(value) => Vec::new(),
-        NewPartition::Set(value) if view.has_rolling_update => vec![add(field, value)],
-        NewPartition::Set(value) => vec![add(ROLLING_UPDATE, json!({"partition": value}))],
-        NewPartition::Remove if view.partition.is_some() => vec![remove(field)],
-        NewPartition::Keep | NewPartition::Remove => Vec::new(),
-    }
 }
 
 fn annotation_changes(

@@ -15,7 +15,7 @@ use sts_plus_api::{
 };
 use sts_plus_decide::Severity;
 
-use super::frame::now;
+use super::when::now;
 use crate::client::deadline;
 use crate::errors::{Class, Error, cut};
 use crate::events::Events;
@@ -25,8 +25,8 @@ use crate::written::Written;
 const MESSAGE_BYTES: usize = 600;
 
 /// An object that says in its status what went wrong.
-pub(super) trait Troubled: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> {
-    type Status: Clone + Default + PartialEq + Serialize;
+pub(crate) trait Troubled: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> {
+    type Status: Clone + Default + PartialEq + Serialize + Send + Sync;
 
     fn status(&self) -> Option<&Self::Status>;
 

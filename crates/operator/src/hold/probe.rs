@@ -19,15 +19,29 @@ const ASKED: i32 = names::HOLD - 1;
 const HOLE: &str = "until then a second template change in mid-rollout, a partition written by others, or any change while the \
                     operator is down can roll pods unchecked";
 
-/// What the dry run says; nothing if it failed in a way that says nothing about the hold.
-pub(super) async fn find_out(client: &Client, namespace: &str, name: &str, uid: &str) -> Option<HoldState> {
+/// What a dry run says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// What holds for each claimed set of the namespace.
+    State(HoldState),
+    /// It was refused by something that is not ours and may concern this set alone.
+    Refused(HoldState),
+    /// The set is gone, or is not one that the policies hold (any more): that it was not held says nothing.
+    Unfit,
+    /// It failed in a way that says nothing about the hold.
+    Nothing,
+}
+
+/// Makes a dry run on one set.
+pub(super) async fn find_out(client: &Client, namespace: &str, name: &str, uid: &str) -> Said {
     let sets: Api<SetObject> = Api::namespaced(client.clone(), namespace);
     let params =
         PatchParams { dry_run: true, field_manager: Some(names::MANAGER_HOLD.to_owned()), ..PatchParams::default() };
     let patch = Patch::Merge(body(uid, pace::random()));
     match deadline(format!("dry run on StatefulSet {name}"), sets.patch(name, &params, &patch)).await {
-        Ok(answer) if answer.partition() == Some(names::HOLD) => Some(HoldState::Enforced),
-        Ok(_) => Some(why_not(client).await),
+        Ok(answer) if answer.partition() == Some(names::HOLD) => Said::State(HoldState::Enforced),
+        Ok(answer) if !super::can_be_held(&answer) => Said::Unfit,
+        Ok(_) => Said::State(why_not(client).await),
         Err(error) => refused(&error),
     }
 }
@@ -73,21 +87,24 @@ async fn why_not(client: &Client) -> HoldState {
     }
 }
 
-fn refused(error: &Error) -> Option<HoldState> {
+fn refused(error: &Error) -> Said {
     let text = error.to_string();
     match error.class() {
-        Class::Forbidden if text.contains(admission::TEMPLATE_REFUSED) => Some(HoldState::Refusing),
-        Class::Forbidden if text.contains("cannot patch resource") => Some(HoldState::NotEnforced(
+        _ if error.is_not_found() => Said::Unfit,
+        // Another set has the name now.
+        Class::Conflict => Said::Unfit,
+        Class::Forbidden if text.contains(admission::TEMPLATE_REFUSED) => Said::State(HoldState::Refusing),
+        Class::Forbidden if text.contains("cannot patch resource") => Said::Refused(HoldState::NotEnforced(
             Reason::Forbidden,
             format!("the operator may not patch StatefulSets, so it cannot find out whether the hold is kept: {text}"),
         )),
-        Class::Forbidden | Class::Invalid => Some(HoldState::NotEnforced(
+        Class::Forbidden | Class::Invalid => Said::Refused(HoldState::NotEnforced(
             Reason::Unknown,
             format!("the dry run that finds out whether the hold is kept was refused: {text}"),
         )),
-        Class::Transient | Class::Conflict | Class::Bug => {
+        Class::Transient | Class::Bug => {
             tracing::debug!("{text}");
-            None
+            Said::Nothing
         }
     }
 }
@@ -98,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(code: u16, message: &str) -> Option<HoldState> {
+    fn answer(code: u16, message: &str) -> Said {
         let status = Status::failure(message, "x").with_code(code).boxed();
         refused(&Error::api("dry run on StatefulSet web", kube::Error::Api(status)))
     }
@@ -116,15 +133,15 @@ mod tests {
     #[test]
     fn a_refusal_is_told_and_a_failure_says_nothing() {
         let forbidden = "statefulsets.apps \"web\" is forbidden: User \"x\" cannot patch resource \"statefulsets\"";
-        assert!(matches!(answer(403, forbidden), Some(HoldState::NotEnforced(Reason::Forbidden, _))));
+        assert!(matches!(answer(403, forbidden), Said::Refused(HoldState::NotEnforced(Reason::Forbidden, _))));
         let policy = format!("ValidatingAdmissionPolicy 'x' denied request: {}: …", admission::TEMPLATE_REFUSED);
-        assert_eq!(answer(403, &policy), Some(HoldState::Refusing));
+        assert_eq!(answer(403, &policy), Said::State(HoldState::Refusing));
         let quota = answer(403, "exceeded quota: q");
         assert!(
-            matches!(quota, Some(HoldState::NotEnforced(Reason::Unknown, text)) if text.contains("exceeded quota"))
+            matches!(quota, Said::Refused(HoldState::NotEnforced(Reason::Unknown, text)) if text.contains("exceeded quota"))
         );
-        assert_eq!(answer(503, "busy"), None);
-        assert_eq!(answer(409, "changed"), None);
-        assert_eq!(answer(404, "gone"), None);
+        assert_eq!(answer(503, "busy"), Said::Nothing);
+        assert_eq!(answer(409, "changed"), Said::Unfit);
+        assert_eq!(answer(404, "gone"), Said::Unfit);
     }
 }

@@ -2,6 +2,7 @@
 //! that was stopped for a while knows on its first step that its time is over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -35,6 +36,19 @@ impl Guard {
         until == u64::MAX || nanos(now()) < until
     }
 
+    /// Waits until we lead no more, however often that is put off: no write of ours lasts longer.
+    pub async fn closed(&self) {
+        let mut changes = self.leads.subscribe();
+        loop {
+            let until = self.until.load(Ordering::Acquire);
+            let Some(left) = until.checked_sub(nanos(now())).filter(|left| *left > 0) else { return };
+            // A loss is told; what the election puts off is seen when the time is over.
+            if tokio::time::timeout(Duration::from_nanos(left), changes.wait_for(|leads| !leads)).await.is_ok() {
+                return;
+            }
+        }
+    }
+
     /// Becomes true with each election and false with each loss.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<bool> {
@@ -60,9 +74,27 @@ fn nanos(moment: Moment) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[tokio::test]
+    async fn it_is_known_when_it_closes() {
+        let second = Duration::from_secs(1);
+        let closes = async |guard: &Guard, within| tokio::time::timeout(within, guard.closed()).await.is_ok();
+        assert!(closes(&Guard::waiting(), second).await);
+        assert!(!closes(&Guard::always(), second / 20).await);
+        let guard = Guard::waiting();
+        guard.open_until(now() + second / 20);
+        assert!(closes(&guard, second).await, "by itself");
+        guard.open_until(now() + second / 20);
+        let put_off = async {
+            guard.open_until(now() + second * 60);
+            tokio::time::sleep(second / 10).await;
+            guard.close();
+        };
+        let begun = now();
+        let (is_closed, ()) = tokio::join!(closes(&guard, second * 10), put_off);
+        assert!(is_closed && now() >= begun + second / 10, "it was put off, and then lost");
+    }
 
     #[test]
     fn without_an_election_it_is_open() {

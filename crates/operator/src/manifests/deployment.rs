@@ -8,12 +8,12 @@ use crate::rbac;
 /// Where the operator answers health and metrics.
 const PORT: u16 = 8080;
 
-/// The Deployment with `image`, and its budget.
-pub(super) fn objects(namespace: &str, image: &str) -> Vec<Value> {
-    vec![deployment(namespace, image), budget(namespace)]
+/// The Deployment with `image`, started with these flags of `run`, and its budget.
+pub(super) fn objects(namespace: &str, image: &str, flags: &[String]) -> Vec<Value> {
+    vec![deployment(namespace, image, flags), budget(namespace)]
 }
 
-fn deployment(namespace: &str, image: &str) -> Value {
+fn deployment(namespace: &str, image: &str, flags: &[String]) -> Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -32,18 +32,19 @@ fn deployment(namespace: &str, image: &str) -> Value {
                         "whenUnsatisfiable": "ScheduleAnyway",
                         "labelSelector": { "matchLabels": selector() },
                     }],
-                    "containers": [container(image)],
+                    "containers": [container(image, flags)],
                 },
             },
         },
     })
 }
 
-fn container(image: &str) -> Value {
+fn container(image: &str, flags: &[String]) -> Value {
+    let args: Vec<&str> = std::iter::once("run").chain(flags.iter().map(String::as_str)).collect();
     json!({
         "name": "operator",
         "image": image,
-        "args": ["run", "--leader-elect"],
+        "args": args,
         "env": [{ "name": "POD_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } }],
         "ports": [{ "name": "web", "containerPort": PORT }],
         "livenessProbe": { "httpGet": { "path": "/livez", "port": "web" }, "periodSeconds": 20, "timeoutSeconds": 5 },

@@ -6,6 +6,7 @@ mod yaml;
 
 use serde_json::{Value, json};
 
+use crate::rbac::Rights;
 use crate::{admission, rbac};
 
 pub use yaml::{Error, to_yaml};
@@ -19,11 +20,24 @@ pub struct Options {
     pub identities: Vec<String>,
     /// Image of the operator. Missing: no Deployment, the operator is started by hand.
     pub image: Option<String>,
+    /// The namespaces in which it works: its rights over their objects are roles in them. Empty: all.
+    pub watched: Vec<String>,
+    /// Name of the Lease over which it is elected.
+    pub lease: String,
+    /// More flags of `run`.
+    pub run: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { namespace: rbac::NAMESPACE.to_owned(), identities: Vec::new(), image: None }
+        Self {
+            namespace: rbac::NAMESPACE.to_owned(),
+            identities: Vec::new(),
+            image: None,
+            watched: Vec::new(),
+            lease: rbac::NAME.to_owned(),
+            run: Vec::new(),
+        }
     }
 }
 
@@ -52,19 +66,35 @@ pub fn render(options: &Options) -> Result<Vec<Value>, Error> {
     let mut operators = vec![rbac::user_name(&options.namespace)];
     operators.extend(options.identities.iter().filter(|name| !name.is_empty()).cloned());
     operators.dedup();
-    let identities = operators.get(1..).unwrap_or_default().to_vec();
+    let rights = Rights {
+        namespace: &options.namespace,
+        identities: operators.get(1..).unwrap_or_default(),
+        watched: &options.watched,
+        lease: &options.lease,
+    };
     let mut objects = vec![namespace(&options.namespace)];
     objects.extend(crds()?);
-    objects.extend(rbac::objects(&options.namespace, &identities));
+    objects.extend(rights.objects());
     objects.extend(admission::policies(&operators));
-    objects.extend(options.image.iter().flat_map(|image| operator(&options.namespace, image)));
+    objects.extend(operator(options));
     Ok(objects)
 }
 
-/// What runs the operator in the cluster: everything else must be there before.
+/// What runs the operator in the cluster: everything else must be there before. Nothing without an image.
 #[must_use]
-pub fn operator(namespace: &str, image: &str) -> Vec<Value> {
-    deployment::objects(namespace, image)
+pub fn operator(options: &Options) -> Vec<Value> {
+    options.image.iter().flat_map(|image| deployment::objects(&options.namespace, image, &flags(options))).collect()
+}
+
+/// What `run` is to know.
+fn flags(options: &Options) -> Vec<String> {
+    let mut flags = vec!["--leader-elect".to_owned()];
+    if options.lease != rbac::NAME {
+        flags.push(format!("--leader-elect-name={}", options.lease));
+    }
+    flags.extend(options.watched.iter().map(|namespace| format!("--namespace={namespace}")));
+    flags.extend(options.run.iter().cloned());
+    flags
 }
 
 /// The label that every object has which gets installed; its value is [`rbac::NAME`].
@@ -143,6 +173,28 @@ mod tests {
             kinds(&options).ends_with(&["Deployment sts-plus".to_owned(), "PodDisruptionBudget sts-plus".to_owned()])
         );
         assert!(!kinds(&Options::default()).iter().any(|kind| kind.starts_with("Deployment")));
+    }
+
+    /// Each with a namespace, and with the flags of `run` where there are any.
+    #[test]
+    fn for_some_namespaces_there_are_roles_and_the_operator_is_told() {
+        let options = Options {
+            image: Some("registry.example/sts-plus:1".to_owned()),
+            watched: vec!["a".to_owned(), "b".to_owned()],
+            lease: "ours".to_owned(),
+            run: vec!["--require-labelled-secrets".to_owned()],
+            ..Options::default()
+        };
+        let objects = render(&options).unwrap();
+        let place = |object: &Value| object["metadata"]["namespace"].as_str().map(str::to_owned);
+        let roles: Vec<_> = objects.iter().filter(|object| object["kind"] == "RoleBinding").filter_map(place).collect();
+        assert_eq!(roles, ["a", "b", "sts-plus-system"]);
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let args = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+        let flags = ["--leader-elect-name=ours", "--namespace=a", "--namespace=b", "--require-labelled-secrets"];
+        assert_eq!(args, &json!([&["run", "--leader-elect"], &flags[..]].concat()));
+        let plain = operator(&Options { image: options.image, ..Options::default() });
+        assert_eq!(plain[0]["spec"]["template"]["spec"]["containers"][0]["args"], json!(["run", "--leader-elect"]));
     }
 
     #[test]

@@ -4,38 +4,65 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt as _;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use sts_plus_api::{ConditionType, Phase, PhasedRollout};
+use serde::Deserialize;
+use sts_plus_api::{ConditionType, Phase, PhasedRollout, PhasedRolloutStatus};
 
-use super::{Counts, Key, Metrics, lock, versions};
+use super::process::Process;
+use super::rows::{Shown, checks, counter, errors, gauge, is_true, key_of, of, one_if, shown, with};
+use super::{Counts, Key, Metrics, lock, resource_of, versions};
 use crate::leader::Guard;
+use crate::pulse::Pulse;
 use crate::watch::Caches;
+use crate::wire::WireLayer;
 
 /// Of what [`Exposed::text`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(super) type Labels = Vec<(&'static str, String)>;
+/// What becomes of the rows about an object that only say what it is not: the phases in which it is not, the conditions that are not
+/// True. With ten thousand objects they are most of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Zeros {
+    /// They are shown.
+    #[default]
+    Keep,
+    /// They are left out.
+    Omit,
+}
+
+impl Zeros {
+    pub(super) fn show(self, value: f64) -> bool {
+        self == Self::Keep || value != 0.0
+    }
+}
 
 /// All numbers of this process.
 #[derive(Debug)]
 pub struct Exposed {
-    registry: Registry,
+    whole: Registry,
+    short: Registry,
 }
 
 impl Exposed {
-    /// Of these counts and caches.
+    /// Of what passes this wire, and of these caches.
     #[must_use]
-    pub fn new(metrics: Arc<Metrics>, caches: Vec<Arc<Caches>>, guard: Arc<Guard>) -> Self {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(Source { metrics, caches, guard }));
-        Self { registry }
+    pub fn new(wire: &WireLayer, caches: &[Arc<Caches>]) -> Self {
+        let registry = |zeros| {
+            let mut registry = Registry::default();
+            wire.metrics.own.register(&mut registry);
+            registry.register_collector(Box::new(Process));
+            let (metrics, guard, pulse) = (Arc::clone(&wire.metrics), Arc::clone(&wire.guard), Arc::clone(&wire.pulse));
+            registry.register_collector(Box::new(Source { metrics, caches: caches.to_vec(), guard, pulse, zeros }));
+            registry
+        };
+        Self { whole: registry(Zeros::Keep), short: registry(Zeros::Omit) }
     }
 
     /// As `OpenMetrics`.
@@ -43,9 +70,13 @@ impl Exposed {
     /// # Errors
     ///
     /// If they cannot be written, which is a bug.
-    pub fn text(&self) -> Result<String, fmt::Error> {
+    pub fn text(&self, zeros: Zeros) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        text::encode(&mut text, &self.registry)?;
+        let registry = match zeros {
+            Zeros::Keep => &self.whole,
+            Zeros::Omit => &self.short,
+        };
+        text::encode(&mut text, registry)?;
         Ok(text)
     }
 }
@@ -54,6 +85,8 @@ struct Source {
     metrics: Arc<Metrics>,
     caches: Vec<Arc<Caches>>,
     guard: Arc<Guard>,
+    pulse: Arc<Pulse>,
+    zeros: Zeros,
 }
 
 impl fmt::Debug for Source {
@@ -65,66 +98,72 @@ impl fmt::Debug for Source {
 impl Collector for Source {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let leads = self.guard.is_open();
-        let mut leader =
-            encoder.encode_descriptor("sts_plus_leader", "Whether this operator leads", None, MetricType::Gauge)?;
-        leader.encode_gauge(&i64::from(leads))?;
+        encoder
+            .encode_descriptor("sts_plus_leader", "Whether this operator leads", None, MetricType::Gauge)?
+            .encode_gauge(&i64::from(leads))?;
         let writes = lock(&self.metrics.writes).clone();
-        let rows = writes.into_iter().map(|(write, count)| {
-            let labels = vec![
-                ("resource", write.resource),
-                ("verb", write.verb.to_owned()),
-                ("result", write.result.to_owned()),
-            ];
-            (labels, count)
+        let rows = writes.iter().map(|(write, count)| {
+            let labels = [("resource", write.resource.as_str()), ("verb", write.verb), ("result", write.result)];
+            (labels, *count)
         });
         counter(&mut encoder, "sts_plus_api_writes", "Writes to the API server", rows)?;
+        watches(&mut encoder, self.pulse.watches())?;
         if !leads {
             return Ok(());
         }
-        let mut rollouts = BTreeMap::new();
-        for caches in &self.caches {
-            for rollout in caches.rollouts.state() {
-                rollouts.insert((rollout.namespace().unwrap_or_default(), rollout.name_any()), rollout);
-            }
-        }
-        gauges(&mut encoder, &rollouts, Timestamp::now())?;
-        counters(&mut encoder, &self.metrics.rollouts(|key| rollouts.contains_key(key)))?;
-        versions::encode(&mut encoder, &self.metrics, &self.caches, Timestamp::now())
+        let now = Timestamp::now();
+        let states: Vec<_> = self.caches.iter().flat_map(|caches| caches.rollouts.state()).collect();
+        let rollouts: BTreeMap<_, _> =
+            states.iter().filter_map(|rollout| Some((shown(&**rollout)?, &**rollout))).collect();
+        gauges(&mut encoder, &rollouts, now, self.zeros)?;
+        counters(&mut encoder, &self.metrics.rollouts(|key| rollouts.contains_key(&key_of(key))))?;
+        versions::encode(&mut encoder, &self.metrics, &self.caches, now, self.zeros)
     }
+}
+
+/// By resource: the oldest, if there are several, one for each namespace.
+fn watches(encoder: &mut DescriptorEncoder<'_>, ages: Vec<(String, Duration)>) -> fmt::Result {
+    let mut oldest: BTreeMap<String, Duration> = BTreeMap::new();
+    for (path, age) in ages {
+        let known = oldest.entry(resource_of(&path)).or_default();
+        *known = age.max(*known);
+    }
+    let rows = oldest.iter().map(|(resource, age)| ([("resource", resource.as_str())], age.as_secs_f64()));
+    let help = "Time since the watch was begun, or has failed; it is begun anew every two minutes";
+    gauge(encoder, "sts_plus_watch_age_seconds", help, rows)
 }
 
 fn gauges(
     encoder: &mut DescriptorEncoder<'_>,
-    rollouts: &BTreeMap<Key, Arc<PhasedRollout>>,
+    rollouts: &BTreeMap<Shown<'_>, &PhasedRollout>,
     now: Timestamp,
+    zeros: Zeros,
 ) -> fmt::Result {
-    let status = |rollout: &PhasedRollout| rollout.status.clone().unwrap_or_default();
-    let phases = rollouts.iter().flat_map(|(key, rollout)| {
-        let is = status(rollout).phase;
-        Phase::ALL.map(|phase| (with(key, "phase", format!("{phase:?}")), if phase == is { 1.0 } else { 0.0 }))
+    let unknown = PhasedRolloutStatus::default();
+    let statuses = || rollouts.iter().map(|(key, rollout)| (*key, rollout.status.as_ref().unwrap_or(&unknown)));
+    let words = Phase::ALL.map(|phase| (phase, format!("{phase:?}")));
+    let phases = statuses().flat_map(|(key, status)| {
+        words.iter().map(move |(phase, word)| (with(key, "phase", word), one_if(*phase == status.phase)))
     });
-    gauge(encoder, "sts_plus_rollout_phase", "1 for the phase of the PhasedRollout, 0 for all others", phases)?;
-    let conditions = rollouts.iter().flat_map(|(key, rollout)| {
-        let status = status(rollout);
-        ConditionType::ALL.map(|kind| {
-            let is = |condition: &Condition| condition.type_ == kind.to_string() && condition.status == "True";
-            (with(key, "type", kind.to_string()), if status.conditions.iter().any(is) { 1.0 } else { 0.0 })
-        })
+    let help = "1 for the phase of the PhasedRollout, 0 for all others";
+    gauge(encoder, "sts_plus_rollout_phase", help, phases.filter(|row| zeros.show(row.1)))?;
+    let types = ConditionType::ALL.map(|kind| kind.to_string());
+    let conditions = statuses().flat_map(|(key, status)| {
+        types.iter().map(move |kind| (with(key, "type", kind), one_if(is_true(&status.conditions, kind))))
     });
-    gauge(encoder, "sts_plus_rollout_condition", "1 for a condition that is True, else 0", conditions)?;
-    let times = rollouts.iter().filter_map(|(key, rollout)| {
-        let status = status(rollout);
+    let help = "1 for a condition that is True, else 0";
+    gauge(encoder, "sts_plus_rollout_condition", help, conditions.filter(|row| zeros.show(row.1)))?;
+    let times = statuses().filter_map(|(key, status)| {
         status.current.as_ref()?;
         let since = status.last_progress_time.or(status.start_time)?;
         Some((of(key), now.duration_since(since).as_secs_f64().max(0.0)))
     });
     gauge(encoder, "sts_plus_rollout_step_seconds", "Time since the last progress of a rollout that goes on", times)?;
-    let values = rollouts.iter().flat_map(|(key, rollout)| {
+    let values = statuses().flat_map(|(key, status)| {
         // The newest is last and replaces those before it.
-        let newest: BTreeMap<_, _> =
-            status(rollout).checks.into_iter().map(|check| (check.name, check.series)).collect();
-        newest.into_iter().filter_map(|(query, series)| {
-            let value = series.first()?.value.parse().ok()?;
+        let newest: BTreeMap<_, _> = status.checks.iter().map(|check| (check.name.as_str(), &check.series)).collect();
+        newest.into_iter().filter_map(move |(query, series)| {
+            let value: f64 = series.first()?.value.parse().ok()?;
             Some((with(key, "query", query), value))
         })
     });
@@ -132,51 +171,12 @@ fn gauges(
 }
 
 fn counters(encoder: &mut DescriptorEncoder<'_>, counts: &BTreeMap<Key, Counts>) -> fmt::Result {
-    let steps = counts.iter().map(|(key, counts)| (of(key), counts.steps));
+    let steps = counts.iter().map(|(key, counts)| (of(key_of(key)), counts.steps));
     counter(encoder, "sts_plus_rollout_steps", "Times that the partition was lowered", steps)?;
-    let drifts = counts.iter().map(|(key, counts)| (of(key), counts.drifts));
+    let drifts = counts.iter().map(|(key, counts)| (of(key_of(key)), counts.drifts));
     counter(encoder, "sts_plus_partition_drift", "Times that somebody else changed the partition", drifts)?;
-    let checks = counts.iter().flat_map(|(key, counts)| {
-        counts.checks.iter().map(|(verdict, count)| (with(key, "verdict", (*verdict).to_owned()), *count))
-    });
-    counter(encoder, "sts_plus_checks", "Answers of Prometheus by verdict", checks)?;
-    let errors = counts.iter().flat_map(|(key, counts)| {
-        counts.errors.iter().map(|(class, count)| (with(key, "class", class.to_string()), *count))
-    });
-    counter(encoder, "sts_plus_rollout_errors", "Looks at a PhasedRollout that ended with an error", errors)
-}
-
-pub(super) fn of((namespace, name): &Key) -> Labels {
-    vec![("namespace", namespace.clone()), ("name", name.clone())]
-}
-
-pub(super) fn with(key: &Key, label: &'static str, value: String) -> Labels {
-    let mut labels = of(key);
-    labels.push((label, value));
-    labels
-}
-
-pub(super) fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    rows: impl Iterator<Item = (Labels, f64)>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    rows.into_iter().try_for_each(|(labels, value)| family.encode_family(&labels)?.encode_gauge(&value))
-}
-
-pub(super) fn counter(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    rows: impl Iterator<Item = (Labels, u64)>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    rows.into_iter().try_for_each(|(labels, value)| {
-        let mut row: MetricEncoder<'_> = family.encode_family(&labels)?;
-        row.encode_counter::<NoLabelSet, _, f64>(&value, None)
-    })
+    checks(encoder, "sts_plus_checks", "Answers of Prometheus by verdict", counts)?;
+    errors(encoder, "sts_plus_rollout_errors", "Looks at a PhasedRollout that ended with an error", counts)
 }
 
 #[cfg(test)]
@@ -206,18 +206,38 @@ mod tests {
         }));
         rollouts.apply(&Event::Apply(rollout.unwrap()));
         let metrics = Arc::new(Metrics::default());
-        let exposed = Exposed::new(Arc::clone(&metrics), vec![Arc::new(caches)], Arc::new(guard));
+        let wire = WireLayer { metrics: Arc::clone(&metrics), guard: Arc::new(guard), pulse: Arc::default() };
+        wire.pulse.follows("/apis/apps/v1/namespaces/ns/statefulsets");
+        let exposed = Exposed::new(&wire, &[Arc::new(caches)]);
         (metrics, exposed, rollouts)
     }
 
     #[test]
-    fn a_rollout_has_its_numbers_until_it_is_gone() {
+    fn without_zeros_there_are_few_rows_and_each_says_what_is() {
+        let (_metrics, exposed, _rollouts) = exposed(Guard::always());
+        let whole = exposed.text(Zeros::Keep).unwrap();
+        let short = exposed.text(Zeros::Omit).unwrap();
+        let of_it = |text: &str| {
+            let rows = text.lines().filter(|line| line.contains(r#"name="gate""#));
+            rows.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(of_it(&whole).len(), Phase::ALL.len() + ConditionType::ALL.len());
+        let rows = [
+            r#"sts_plus_rollout_phase{namespace="ns",name="gate",phase="Held"} 1.0"#,
+            r#"sts_plus_rollout_condition{namespace="ns",name="gate",type="Held"} 1.0"#,
+        ];
+        assert_eq!(of_it(&short), rows);
+        assert!(short.contains("sts_plus_leader 1") && short.contains("process_cpu_seconds_total "), "{short}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rollout_has_its_numbers_until_it_is_gone() {
         let (metrics, exposed, mut rollouts) = exposed(Guard::always());
         metrics.stepped("ns", "gate");
         metrics.checked("ns", "gate", Verdict::NoData);
         metrics.failed("ns", "gate", Class::Bug);
         metrics.wrote(&http::Method::PATCH, "/apis/apps/v1/namespaces/ns/statefulsets/web", Some(200));
-        let text = exposed.text().unwrap();
+        let text = exposed.text(Zeros::Keep).unwrap();
         for line in [
             "sts_plus_leader 1",
             r#"sts_plus_rollout_phase{namespace="ns",name="gate",phase="Held"} 1.0"#,
@@ -228,13 +248,14 @@ mod tests {
             r#"sts_plus_checks_total{namespace="ns",name="gate",verdict="NoData"} 1"#,
             r#"sts_plus_rollout_errors_total{namespace="ns",name="gate",class="Bug"} 1"#,
             r#"sts_plus_api_writes_total{resource="statefulsets",verb="patch",result="ok"} 1"#,
+            r#"sts_plus_watch_age_seconds{resource="statefulsets"} 0.0"#,
             "# EOF",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
         }
         rollouts.apply(&Event::Init);
         rollouts.apply(&Event::InitDone);
-        let text = exposed.text().unwrap();
+        let text = exposed.text(Zeros::Keep).unwrap();
         assert!(!text.contains("gate") && text.contains("statefulsets"), "{text}");
     }
 
@@ -242,7 +263,7 @@ mod tests {
     fn who_stands_by_shows_no_rollout() {
         let (metrics, exposed, _rollouts) = exposed(Guard::waiting());
         metrics.stepped("ns", "gate");
-        let text = exposed.text().unwrap();
+        let text = exposed.text(Zeros::Keep).unwrap();
         assert!(text.contains("sts_plus_leader 0") && !text.contains("gate"), "{text}");
     }
 }

@@ -1,13 +1,18 @@
-//! Numbers about the work, counted here and shown by `expose`, those of ExtendedStatefulSets by `versions`. Labels are bounded: namespace
-//! and name of objects that exist, words of ours, and names of resources that we write. No IO.
+//! Numbers about the work, counted here and shown by `expose`, those of ExtendedStatefulSets by `versions`, of the operator itself by `own`
+//! and `process`. Labels are bounded: namespace and name of objects that exist, words of ours, names of resources that we write, and the
+//! first origins that we asked. No IO but what `process` reads of `/proc`.
 
 mod expose;
+mod own;
+mod process;
+mod rows;
 mod versions;
 
-pub use expose::{CONTENT_TYPE, Exposed};
+pub use expose::{CONTENT_TYPE, Exposed, Zeros};
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sts_plus_api::Verdict;
 
@@ -23,6 +28,7 @@ pub struct Metrics {
     rollouts: Mutex<HashMap<Key, Counts>>,
     /// Of ExtendedStatefulSets, which may have the names of PhasedRollouts.
     owners: Mutex<HashMap<Key, Counts>>,
+    own: own::Own,
 }
 
 /// One kind of write: resource, verb, result.
@@ -48,6 +54,26 @@ impl Metrics {
         let write = Write { resource: resource_of(path), verb: verb_of(method), result: result_of(code) };
         let mut writes = lock(&self.writes);
         add_one(&mut writes, write);
+    }
+
+    /// A request with this verb (see [`verb_of_request`]) was answered with this HTTP status after this time; missing: there was no answer.
+    pub fn called(&self, verb: &'static str, code: Option<u16>, took: Duration) {
+        self.own.called(verb, code, took);
+    }
+
+    /// A look at an object of this kind has taken so long.
+    pub fn ran(&self, kind: &'static str, took: Duration) {
+        self.own.ran(kind, took);
+    }
+
+    /// So many objects of this kind wait for a look.
+    pub fn queued(&self, kind: &'static str, count: usize) {
+        self.own.queued(kind, count);
+    }
+
+    /// The Prometheus at `origin` has answered, or failed to, after this time.
+    pub fn asked_prometheus(&self, origin: &str, took: Duration) {
+        self.own.asked_prometheus(origin, took);
     }
 
     /// The partition was lowered.
@@ -154,8 +180,32 @@ fn result_of(code: Option<u16>) -> &'static str {
     }
 }
 
+/// The verb of a request as the audit log calls it, but for a dry run, which is no write.
+#[must_use]
+pub fn verb_of_request(method: &http::Method, uri: &http::Uri) -> &'static str {
+    let has =
+        |parameter: &str| uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with(parameter)));
+    match method.as_str() {
+        "GET" if has("watch=") => "watch",
+        "GET" if below(uri.path()).count() == 1 => "list",
+        "GET" => "get",
+        _ if has("dryRun=") => "dry-run",
+        _ => verb_of(method),
+    }
+}
+
 /// The resource in a path of the API server, with its subresource: `/apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME/SUB`.
 fn resource_of(path: &str) -> String {
+    let mut rest = below(path);
+    let resource = rest.next().unwrap_or("other");
+    match rest.nth(1) {
+        Some(sub) => format!("{resource}/{sub}"),
+        None => resource.to_owned(),
+    }
+}
+
+/// What a path has below the version and the namespace.
+fn below(path: &str) -> impl Iterator<Item = &str> {
     let mut parts = path.trim_matches('/').split('/');
     let skipped = if parts.next() == Some("apis") { 2 } else { 1 };
     let mut rest = parts.skip(skipped).peekable();
@@ -163,11 +213,7 @@ fn resource_of(path: &str) -> String {
         rest.next();
         rest.next();
     }
-    let resource = rest.next().unwrap_or("other");
-    match rest.nth(1) {
-        Some(sub) => format!("{resource}/{sub}"),
-        None => resource.to_owned(),
-    }
+    rest
 }
 
 #[cfg(test)]
@@ -184,6 +230,25 @@ mod tests {
             ("/x", "other"),
         ] {
             assert_eq!(resource_of(path), resource, "{path}");
+        }
+    }
+
+    #[test]
+    fn each_request_has_one_of_few_verbs() {
+        for (method, uri, verb) in [
+            (http::Method::GET, "/apis/apps/v1/namespaces/ns/statefulsets/web", "get"),
+            (http::Method::GET, "/apis/admissionregistration.k8s.io/v1", "get"),
+            (http::Method::GET, "/version", "get"),
+            (http::Method::GET, "/apis/apps/v1/namespaces/ns/statefulsets?&limit=500", "list"),
+            (http::Method::GET, "/api/v1/pods", "list"),
+            (http::Method::GET, "/api/v1/pods?&watch=true&timeoutSeconds=120", "watch"),
+            (http::Method::PATCH, "/apis/apps/v1/namespaces/ns/statefulsets/web?&dryRun=All", "dry-run"),
+            (http::Method::PATCH, "/apis/apps/v1/namespaces/ns/statefulsets/web?&fieldManager=x", "patch"),
+            (http::Method::PUT, "/apis/apps/v1/namespaces/ns/statefulsets/web", "update"),
+            (http::Method::DELETE, "/api/v1/namespaces/ns/pods/web-0?", "delete"),
+            (http::Method::POST, "/apis/events.k8s.io/v1/namespaces/ns/events?", "create"),
+        ] {
+            assert_eq!(verb_of_request(&method, &uri.parse().unwrap()), verb, "{method} {uri}");
         }
     }
 

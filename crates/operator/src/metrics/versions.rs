@@ -5,64 +5,63 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt as _;
 use prometheus_client::encoding::DescriptorEncoder;
-use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, VersionCondition, VersionDetail, VersionPhase};
+use sts_plus_api::{ExtendedStatefulSetStatus, VersionCondition, VersionDetail, VersionPhase};
 
-use super::expose::{Labels, counter, gauge, of, with};
-use super::{Key, Metrics};
+use super::rows::{Shown, checks, errors, gauge, is_true, key_of, of, one_if, shown, with};
+use super::{Metrics, Zeros};
 use crate::watch::Caches;
+
+/// What a version is to its ExtendedStatefulSet.
+const STATES: [&str; 4] = ["current", "coming", "stale", "leaving"];
 
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder<'_>,
     metrics: &Metrics,
     caches: &[Arc<Caches>],
     now: Timestamp,
+    zeros: Zeros,
 ) -> fmt::Result {
-    let owners: BTreeMap<Key, ExtendedStatefulSetStatus> =
-        caches.iter().flat_map(|caches| caches.owners.state()).map(|owner| status(&owner)).collect();
-    gauges(encoder, &owners, now)?;
-    let counts = metrics.owners(|key| owners.contains_key(key));
-    let checks = counts.iter().flat_map(|(key, counts)| {
-        counts.checks.iter().map(|(verdict, count)| (with(key, "verdict", (*verdict).to_owned()), *count))
-    });
-    counter(encoder, "sts_plus_versions_checks", "Answers of Prometheus about canaries by verdict", checks)?;
-    let errors = counts.iter().flat_map(|(key, counts)| {
-        counts.errors.iter().map(|(class, count)| (with(key, "class", class.to_string()), *count))
-    });
-    counter(encoder, "sts_plus_versions_errors", "Looks at an ExtendedStatefulSet that ended with an error", errors)
-}
-
-fn status(owner: &ExtendedStatefulSet) -> (Key, ExtendedStatefulSetStatus) {
-    ((owner.namespace().unwrap_or_default(), owner.name_any()), owner.status.clone().unwrap_or_default())
+    let unknown = ExtendedStatefulSetStatus::default();
+    let states: Vec<_> = caches.iter().flat_map(|caches| caches.owners.state()).collect();
+    let owners: BTreeMap<_, _> =
+        states.iter().filter_map(|owner| Some((shown(&**owner)?, owner.status.as_ref().unwrap_or(&unknown)))).collect();
+    gauges(encoder, &owners, now, zeros)?;
+    let counts = metrics.owners(|key| owners.contains_key(&key_of(key)));
+    checks(encoder, "sts_plus_versions_checks", "Answers of Prometheus about canaries by verdict", &counts)?;
+    errors(encoder, "sts_plus_versions_errors", "Looks at an ExtendedStatefulSet that ended with an error", &counts)
 }
 
 fn gauges(
     encoder: &mut DescriptorEncoder<'_>,
-    owners: &BTreeMap<Key, ExtendedStatefulSetStatus>,
+    owners: &BTreeMap<Shown<'_>, &ExtendedStatefulSetStatus>,
     now: Timestamp,
+    zeros: Zeros,
 ) -> fmt::Result {
-    let phases = owners.iter().flat_map(|(key, status)| {
-        VersionPhase::ALL.map(|phase| (with(key, "phase", format!("{phase:?}")), one_if(phase == status.phase)))
+    let statuses = || owners.iter().map(|(key, status)| (*key, *status));
+    let words = VersionPhase::ALL.map(|phase| (phase, format!("{phase:?}")));
+    let phases = statuses().flat_map(|(key, status)| {
+        words.iter().map(move |(phase, word)| (with(key, "phase", word), one_if(*phase == status.phase)))
     });
     let help = "1 for the phase of the ExtendedStatefulSet, 0 for all others";
-    gauge(encoder, "sts_plus_versions_phase", help, phases)?;
-    let conditions = owners.iter().flat_map(|(key, status)| {
-        VersionCondition::ALL.map(|kind| {
-            let is = |condition: &Condition| condition.type_ == kind.to_string() && condition.status == "True";
-            (with(key, "type", kind.to_string()), one_if(status.conditions.iter().any(is)))
-        })
+    gauge(encoder, "sts_plus_versions_phase", help, phases.filter(|row| zeros.show(row.1)))?;
+    let types = VersionCondition::ALL.map(|kind| kind.to_string());
+    let conditions = statuses().flat_map(|(key, status)| {
+        types.iter().map(move |kind| (with(key, "type", kind), one_if(is_true(&status.conditions, kind))))
     });
-    gauge(encoder, "sts_plus_versions_condition", "1 for a condition that is True, else 0", conditions)?;
-    let times = owners.iter().filter_map(|(key, status)| {
+    let help = "1 for a condition that is True, else 0";
+    gauge(encoder, "sts_plus_versions_condition", help, conditions.filter(|row| zeros.show(row.1)))?;
+    let times = statuses().filter_map(|(key, status)| {
         let since = status.upgrade.as_ref().and_then(|upgrade| upgrade.since).or_else(|| rolling_since(status))?;
         Some((of(key), now.duration_since(since).as_secs_f64().max(0.0)))
     });
     gauge(encoder, "sts_plus_versions_step_seconds", "Time in the step of an upgrade that goes on", times)?;
-    let states = owners.iter().flat_map(|(key, status)| states(key, status));
+    let states = statuses()
+        .flat_map(|(key, status)| STATES.map(|state| (with(key, "state", state), f64::from(in_state(status, state)))));
     gauge(encoder, "sts_plus_versions", "Versions that exist, by what they are", states)?;
-    let replicas = owners.iter().flat_map(|(key, status)| replicas(key, status));
+    let replicas = statuses().flat_map(|(key, status)| {
+        replicas(status).into_iter().flatten().map(move |(kind, count)| (with(key, "kind", kind), count))
+    });
     gauge(encoder, "sts_plus_versions_replicas", "Pods of the version that is in charge", replicas)
 }
 
@@ -73,7 +72,7 @@ fn rolling_since(status: &ExtendedStatefulSetStatus) -> Option<Timestamp> {
 }
 
 /// How many versions are in charge, on their way, stale, or on their way out.
-fn states(key: &Key, status: &ExtendedStatefulSetStatus) -> [(Labels, f64); 4] {
+fn in_state(status: &ExtendedStatefulSetStatus, wanted: &str) -> u32 {
     let state = |detail: &VersionDetail| {
         let version = Some(detail.version);
         match () {
@@ -83,34 +82,28 @@ fn states(key: &Key, status: &ExtendedStatefulSetStatus) -> [(Labels, f64); 4] {
             () => "leaving",
         }
     };
-    ["current", "coming", "stale", "leaving"].map(|wanted| {
-        let count = status.details.iter().filter(|detail| state(detail) == wanted).count();
-        (with(key, "state", wanted.to_owned()), f64::from(u32::try_from(count).unwrap_or(u32::MAX)))
-    })
+    let count = status.details.iter().filter(|detail| state(detail) == wanted).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Over all zones. Nothing before the first version is there.
-fn replicas(key: &Key, status: &ExtendedStatefulSetStatus) -> Vec<(Labels, f64)> {
-    let Some((ready, wanted)) = status.ready.split_once('/') else { return Vec::new() };
-    let rows = [("ready", ready), ("wanted", wanted)].into_iter();
-    rows.filter_map(|(kind, count)| Some((with(key, "kind", kind.to_owned()), count.parse().ok()?))).collect()
-}
-
-fn one_if(is: bool) -> f64 {
-    if is { 1.0 } else { 0.0 }
+fn replicas(status: &ExtendedStatefulSetStatus) -> Option<[(&'static str, f64); 2]> {
+    let (ready, wanted) = status.ready.split_once('/')?;
+    Some([("ready", ready.parse().ok()?), ("wanted", wanted.parse().ok()?)])
 }
 
 #[cfg(test)]
 mod tests {
     use kube::runtime::watcher::Event;
     use serde_json::json;
-    use sts_plus_api::Verdict;
+    use sts_plus_api::{ExtendedStatefulSet, Verdict};
 
     use super::*;
     use crate::errors::Class;
     use crate::leader::Guard;
     use crate::metrics::Exposed;
     use crate::watch::Writer;
+    use crate::wire::WireLayer;
 
     fn exposed(guard: Guard) -> (Arc<Metrics>, Exposed, Writer<ExtendedStatefulSet>) {
         let mut owners = Writer::<ExtendedStatefulSet>::default();
@@ -136,7 +129,8 @@ mod tests {
         }));
         owners.apply(&Event::Apply(owner.expect("it is one")));
         let metrics = Arc::new(Metrics::default());
-        let exposed = Exposed::new(Arc::clone(&metrics), vec![Arc::new(caches)], Arc::new(guard));
+        let wire = WireLayer { metrics: Arc::clone(&metrics), guard: Arc::new(guard), pulse: Arc::default() };
+        let exposed = Exposed::new(&wire, &[Arc::new(caches)]);
         (metrics, exposed, owners)
     }
 
@@ -146,7 +140,7 @@ mod tests {
         metrics.version_checked("ns", "db", Verdict::Data);
         metrics.version_failed("ns", "db", Class::Transient);
         metrics.version_failed("ns", "another", Class::Transient);
-        let text = exposed.text().expect("it can be written");
+        let text = exposed.text(Zeros::Keep).expect("it can be written");
         for line in [
             r#"sts_plus_versions_phase{namespace="ns",name="db",phase="Failed"} 1.0"#,
             r#"sts_plus_versions_phase{namespace="ns",name="db",phase="Ready"} 0.0"#,
@@ -163,11 +157,14 @@ mod tests {
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
         }
+        let short = exposed.text(Zeros::Omit).expect("it can be written");
+        assert!(!short.contains(r#"phase="Ready""#) && !short.contains(r#"type="Stalled""#), "{short}");
+        assert!(short.contains(r#"{namespace="ns",name="db",state="coming"} 0.0"#), "a count of none is one: {short}");
         assert!(text.contains("sts_plus_versions_step_seconds{") && !text.contains("another"), "{text}");
         assert!(!text.contains("sts_plus_rollout_phase{"), "it is no PhasedRollout: {text}");
         owners.apply(&Event::Init);
         owners.apply(&Event::InitDone);
-        assert!(!exposed.text().expect("it can be written").contains("db"));
+        assert!(!exposed.text(Zeros::Keep).expect("it can be written").contains("db"));
     }
 
     #[test]
@@ -184,6 +181,6 @@ mod tests {
     #[test]
     fn who_stands_by_shows_no_extended_set() {
         let (_metrics, exposed, _owners) = exposed(Guard::waiting());
-        assert!(!exposed.text().expect("it can be written").contains("db"));
+        assert!(!exposed.text(Zeros::Keep).expect("it can be written").contains("db"));
     }
 }

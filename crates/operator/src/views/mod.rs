@@ -1,19 +1,19 @@
 //! What the operator reads of each object: projections that hold only what decisions need, and their conversion into the types
 //! of `decide`. Pure. A field of a kind that is not known here can never break a watch.
 
+mod failed_create;
 #[cfg(test)]
 mod older;
 mod owner;
 mod pod;
-mod refusal;
 mod rollout;
 mod set;
 
 use serde::{Deserialize, Deserializer};
 
+pub use failed_create::{REFUSALS, RefusalObject};
 pub use owner::owner_view;
 pub use pod::PodObject;
-pub use refusal::{REFUSALS, RefusalObject};
 pub use rollout::rollout_view;
 pub use set::SetObject;
 

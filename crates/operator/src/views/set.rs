@@ -117,13 +117,19 @@ impl SetObject {
     /// True if the object with this UID controls it.
     #[must_use]
     pub fn is_controlled_by(&self, uid: &str) -> bool {
-        controller(&self.metadata).is_some_and(|owner| owner.uid == uid)
+        self.controlled_by() == Some(uid)
+    }
+
+    /// The UID of what controls it.
+    #[must_use]
+    pub fn controlled_by(&self) -> Option<&str> {
+        controller(&self.metadata).map(|owner| owner.uid.as_str())
     }
 
     /// True if any object controls it.
     #[must_use]
     pub fn is_controlled(&self) -> bool {
-        controller(&self.metadata).is_some()
+        self.controlled_by().is_some()
     }
 
     /// What a decision about versions looks at. Missing if it carries no version: then it is none.

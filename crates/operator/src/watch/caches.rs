@@ -1,8 +1,7 @@
-//! What the streams have brought, and who is concerned by a change.
+//! What the streams have brought, what each kind is looked for by, and who is concerned by a change.
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use kube::core::PartialObjectMeta;
@@ -12,6 +11,7 @@ use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 use sts_plus_decide::RefusedPod;
 
 use super::Cache;
+use super::cache::{Key, Keyed};
 use crate::views::{PodObject, RefusalObject, SetObject};
 
 /// What is known of one scope without asking.
@@ -40,10 +40,9 @@ impl Caches {
         self.rollouts.is_ready() && self.sets.is_ready() && self.pods.is_ready()
     }
 
-    /// Waits until they are, at most for this time.
-    pub async fn settle(&self, longest: Duration) {
-        let all = async { tokio::join!(self.sets.ready(), self.pods.ready()) };
-        let _ = tokio::time::timeout(longest, all).await;
+    /// Waits until they are, however long that takes. What we may not list is told where it is refused, and not waited for.
+    pub async fn settle(&self) {
+        tokio::join!(self.rollouts.ready(), self.sets.ready(), self.pods.ready());
     }
 
     /// A StatefulSet by name.
@@ -55,13 +54,13 @@ impl Caches {
     /// The StatefulSets that the ExtendedStatefulSet with this UID controls.
     #[must_use]
     pub fn sets_of(&self, namespace: &str, owner_uid: &str) -> Vec<Arc<SetObject>> {
-        self.sets.state_filter(|set| set.namespace() == namespace && set.is_controlled_by(owner_uid))
+        self.sets.find(&[OWNER, owner_uid], |set| set.namespace() == namespace && set.is_controlled_by(owner_uid))
     }
 
-    /// The names of StatefulSets that begin so and that the object with this UID does not control.
+    /// The names of StatefulSets with this name, or this one and more after a dash, that the object with this UID does not control.
     #[must_use]
     pub fn foreign_sets(&self, namespace: &str, start: &str, owner_uid: &str) -> Vec<String> {
-        let sets = self.sets.state_filter(|set| {
+        let sets = self.sets.find(&[START, namespace, start], |set| {
             set.namespace() == namespace && set.name().starts_with(start) && !set.is_controlled_by(owner_uid)
         });
         sets.iter().map(|set| set.name().to_owned()).collect()
@@ -88,20 +87,17 @@ impl Caches {
     /// The ExtendedStatefulSets that name a Service, or did and have not let it go yet. Its mark would not do: somebody may have taken it.
     #[must_use]
     pub fn owners_of_service(&self, namespace: &str, service: &str) -> Vec<ObjectRef<ExtendedStatefulSet>> {
-        let names = |owner: &ExtendedStatefulSet| {
-            let strategy = &owner.spec.update_strategy;
-            let named = strategy.active_service.iter().chain(&strategy.preview_service);
-            named.chain(owner.status.iter().flat_map(|status| &status.services)).any(|name| name == service)
-        };
-        let concerned =
-            self.owners.state_filter(|owner| owner.metadata.namespace.as_deref() == Some(namespace) && names(owner));
+        let concerned = self.owners.find(&[SERVICE, namespace, service], |owner| {
+            owner.metadata.namespace.as_deref() == Some(namespace) && services_of(owner).any(|name| name == service)
+        });
         concerned.iter().map(|owner| ObjectRef::from_obj(&**owner)).collect()
     }
 
     /// The pods that the StatefulSet with this UID controls.
     #[must_use]
     pub fn pods_of(&self, namespace: &str, set_uid: &str) -> Vec<Arc<PodObject>> {
-        self.pods.state_filter(|pod| pod.metadata.namespace.as_deref() == Some(namespace) && pod.belongs_to(set_uid))
+        let is_its = |pod: &PodObject| pod.metadata.namespace.as_deref() == Some(namespace) && pod.belongs_to(set_uid);
+        self.pods.find(&[SET, set_uid], is_its)
     }
 
     /// The pods that the controller of the StatefulSet with this UID could not make, newest first.
@@ -109,7 +105,8 @@ impl Caches {
     pub fn refusals_of(&self, namespace: &str, set_uid: &str) -> Vec<RefusedPod> {
         let is_its =
             |event: &RefusalObject| event.metadata.namespace.as_deref() == Some(namespace) && event.is_about(set_uid);
-        let mut pods: Vec<_> = self.refusals.state_filter(is_its).iter().filter_map(|event| event.view()).collect();
+        let mut pods: Vec<_> =
+            self.refusals.find(&[SET, set_uid], is_its).iter().filter_map(|event| event.view()).collect();
         pods.sort_by_key(|pod| std::cmp::Reverse(pod.last));
         pods
     }
@@ -117,7 +114,7 @@ impl Caches {
     /// The StatefulSets that a PhasedRollout claims and does not target.
     #[must_use]
     pub fn former_targets(&self, namespace: &str, rollout: &str, target: &str) -> Vec<Arc<SetObject>> {
-        self.sets.state_filter(|set| {
+        self.sets.find(&[CLAIM, namespace, rollout], |set| {
             set.namespace() == namespace && set.name() != target && set.claimed_by() == Some(rollout)
         })
     }
@@ -125,13 +122,17 @@ impl Caches {
     /// The other PhasedRollouts with the same target, or one of its former ones, that are not being deleted.
     #[must_use]
     pub fn rivals_of(&self, rollout: &PhasedRollout, former: &[&str]) -> Vec<Arc<PhasedRollout>> {
-        let is_shared = |target: &str| target == rollout.spec.target_ref || former.contains(&target);
-        self.rollouts.state_filter(|other| {
-            other.metadata.namespace == rollout.metadata.namespace
-                && other.metadata.name != rollout.metadata.name
-                && is_shared(&other.spec.target_ref)
-                && other.metadata.deletion_timestamp.is_none()
-        })
+        let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
+        let targets = std::iter::once(rollout.spec.target_ref.as_str()).chain(former.iter().copied());
+        let rivals = targets.flat_map(|target| {
+            self.rollouts.find(&[TARGET, namespace, target], |other| {
+                other.metadata.namespace == rollout.metadata.namespace
+                    && other.metadata.name != rollout.metadata.name
+                    && other.spec.target_ref == target
+                    && other.metadata.deletion_timestamp.is_none()
+            })
+        });
+        rivals.collect()
     }
 
     /// The PhasedRollouts that a change of the StatefulSet `set`, or of its pods, concerns: those that target it and the one that
@@ -143,12 +144,11 @@ impl Caches {
         set: &str,
         claimed_by: Option<&str>,
     ) -> HashSet<ObjectRef<PhasedRollout>> {
-        let concerned = self.rollouts.state_filter(|rollout| {
-            rollout.metadata.namespace.as_deref() == Some(namespace)
-                && (rollout.spec.target_ref == set
-                    || (claimed_by.is_some() && rollout.metadata.name.as_deref() == claimed_by))
+        let targeting = self.rollouts.find(&[TARGET, namespace, set], |rollout| {
+            rollout.metadata.namespace.as_deref() == Some(namespace) && rollout.spec.target_ref == set
         });
-        concerned.iter().map(|rollout| ObjectRef::from_obj(&**rollout)).collect()
+        let claiming = claimed_by.and_then(|name| self.rollouts.get(&ObjectRef::new(name).within(namespace)));
+        targeting.iter().chain(&claiming).map(|rollout| ObjectRef::from_obj(&**rollout)).collect()
     }
 
     /// All of them.
@@ -158,22 +158,79 @@ impl Caches {
     }
 }
 
+/// The StatefulSet that a PhasedRollout targets.
+const TARGET: &str = "target";
+/// The PhasedRollout that claims a StatefulSet.
+const CLAIM: &str = "claim";
+/// What controls a StatefulSet.
+const OWNER: &str = "owner";
+/// What the name of a StatefulSet begins with.
+const START: &str = "start";
+/// The StatefulSet that controls a pod, or that an event is about.
+const SET: &str = "set";
+/// A Service of an ExtendedStatefulSet.
+const SERVICE: &str = "service";
+
+fn services_of(owner: &ExtendedStatefulSet) -> impl Iterator<Item = &String> {
+    let strategy = &owner.spec.update_strategy;
+    let named = strategy.active_service.iter().chain(&strategy.preview_service);
+    named.chain(owner.status.iter().flat_map(|status| &status.services))
+}
+
+impl Keyed for PhasedRollout {
+    fn keys(&self) -> Vec<Key> {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        vec![Key::of(&[TARGET, namespace, &self.spec.target_ref])]
+    }
+}
+
+impl Keyed for ExtendedStatefulSet {
+    fn keys(&self) -> Vec<Key> {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let services: HashSet<&String> = services_of(self).collect();
+        services.into_iter().map(|service| Key::of(&[SERVICE, namespace, service])).collect()
+    }
+}
+
+impl Keyed for SetObject {
+    fn keys(&self) -> Vec<Key> {
+        let (namespace, name) = (self.namespace(), self.name());
+        let starts = name.match_indices('-').map(|(end, _)| &name[..end]).chain([name]);
+        let claim = self.claimed_by().map(|rollout| Key::of(&[CLAIM, namespace, rollout]));
+        let owner = self.controlled_by().map(|uid| Key::of(&[OWNER, uid]));
+        starts.map(|start| Key::of(&[START, namespace, start])).chain(claim).chain(owner).collect()
+    }
+}
+
+impl Keyed for PodObject {
+    fn keys(&self) -> Vec<Key> {
+        self.owner_set().map(|set| Key::of(&[SET, &set.uid])).into_iter().collect()
+    }
+}
+
+impl Keyed for RefusalObject {
+    fn keys(&self) -> Vec<Key> {
+        self.set_uid().map(|uid| Key::of(&[SET, uid])).into_iter().collect()
+    }
+}
+
+impl Keyed for ServiceObject {
+    fn keys(&self) -> Vec<Key> {
+        Vec::new()
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeSet;
 
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
-    use kube::Resource;
-
     use super::*;
     use crate::watch::Writer;
 
-    fn filled<K>(objects: Vec<Value>) -> Cache<K>
-    where
-        K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + 'static,
-    {
+    fn filled<K: Keyed + serde::de::DeserializeOwned>(objects: Vec<Value>) -> Cache<K> {
         let mut writer = Writer::<K>::default();
         writer.apply(&Event::Init);
         for object in objects {
@@ -183,12 +240,12 @@ mod tests {
         writer.cache()
     }
 
-    fn rollout(name: &str, target: &str) -> Value {
+    pub(in crate::watch) fn rollout(name: &str, target: &str) -> Value {
         json!({"apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout",
             "metadata": {"name": name, "namespace": "ns"}, "spec": {"targetRef": target, "skipCheck": true}})
     }
 
-    fn caches() -> Caches {
+    pub(in crate::watch) fn caches() -> Caches {
         let elsewhere = json!({"apiVersion": "sts.plus/v1alpha1", "kind": "PhasedRollout",
             "metadata": {"name": "far", "namespace": "other"}, "spec": {"targetRef": "web", "skipCheck": true}});
         let set = |name: &str, claim: Value| json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": {"sts.plus/phased-rollout": claim}}});
@@ -209,7 +266,7 @@ mod tests {
         }
     }
 
-    fn owner(name: &str, active: &Value, noted: &Value) -> Value {
+    pub(in crate::watch) fn owner(name: &str, active: &Value, noted: &Value) -> Value {
         json!({"apiVersion": "fissile.cloudfoundry.org/v1alpha1", "kind": "ExtendedStatefulSet",
             "metadata": {"name": name, "namespace": "ns"}, "status": {"services": noted},
             "spec": {"updateStrategy": {"activeService": active}, "template": {"spec": {"template": {}}}}})
@@ -239,7 +296,7 @@ mod tests {
         assert!(caches().refusals_of("ns", "another-web").is_empty());
     }
 
-    fn names(refs: impl IntoIterator<Item = ObjectRef<PhasedRollout>>) -> Vec<String> {
+    pub(in crate::watch) fn names(refs: impl IntoIterator<Item = ObjectRef<PhasedRollout>>) -> Vec<String> {
         let mut names: Vec<String> = refs.into_iter().map(|r| r.name).collect();
         names.sort();
         names

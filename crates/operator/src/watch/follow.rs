@@ -11,14 +11,12 @@ use crate::errors::{Class, class_of, is_not_found, told, told_status};
 use crate::pace::Pace;
 use crate::pulse::Pulse;
 
-/// What a stream tells the rest of the operator.
-pub(super) enum Change<'a, K> {
-    /// It is there, new or changed.
-    Object(&'a K),
-    /// It is gone.
-    Gone(&'a K),
-    /// The whole list was read anew: anything may have changed or gone without a word.
-    Everything,
+/// What is heard of a stream.
+pub(super) enum Heard<W> {
+    /// Something of it.
+    Event(Event<W>),
+    /// The API server does not serve it, or does not let us read it. It is asked again.
+    Refused,
 }
 
 /// What is told when a stream fails.
@@ -29,21 +27,18 @@ pub(super) struct Name {
     pub(super) cure: &'static str,
 }
 
-/// Follows `api` until the task is aborted. `keep` stores an event, turned into what is kept of it, or drops it; `tell` hears of
-/// what was kept. Without `pulse`, an API server that does not serve the kind, or does not let us see it, is no fault: it is asked for less and
-/// less then, which is no sign of life.
-pub(super) async fn follow<W, K>(
+/// Follows `api` until the task is aborted. Without `pulse`, an API server that does not serve the kind, or does not let us see it, is no
+/// fault: it is asked for less and less then, which is no sign of life.
+pub(super) async fn follow<W>(
     name: Name,
     pulse: Option<&Pulse>,
     api: Api<W>,
     config: watcher::Config,
     mut pace: Pace,
-    mut keep: impl FnMut(Event<W>) -> Option<Event<K>> + Send,
-    mut tell: impl FnMut(Change<'_, K>) + Send,
+    mut hear: impl FnMut(Heard<W>) + Send,
 ) where
     W: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     W::DynamicType: Send,
-    K: Send,
 {
     let path = api.resource_url().to_owned();
     if let Some(pulse) = pulse {
@@ -52,15 +47,13 @@ pub(super) async fn follow<W, K>(
     let mut events = std::pin::pin!(watcher(api, config));
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => match keep(event) {
-                Some(Event::Apply(object) | Event::InitApply(object)) => tell(Change::Object(&object)),
-                Some(Event::Delete(object)) => tell(Change::Gone(&object)),
-                Some(Event::InitDone) => tell(Change::Everything),
-                Some(Event::Init) | None => {}
-            },
+            Ok(event) => hear(Heard::Event(event)),
             Err(error) => {
                 if let Some(pulse) = pulse {
                     pulse.came_round(&path);
+                }
+                if is_refused(&error) {
+                    hear(Heard::Refused);
                 }
                 let pause = pace.failed();
                 log(&name, pulse.is_some(), &error, pace.failures(), pause);

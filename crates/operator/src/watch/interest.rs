@@ -1,8 +1,5 @@
 //! What of an event is kept, and what is news. Pure.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use kube::Resource;
 use kube::api::ObjectMeta;
 use kube::core::DeserializeGuard;
@@ -35,6 +32,7 @@ pub(super) fn decoded<K: Decoded>(event: Event<DeserializeGuard<K>>) -> Option<E
             crate::errors::cut(&bad.error, 512)
         );
     };
+    let event = each(event, |DeserializeGuard(object)| DeserializeGuard(object.map(shrunk)));
     match event {
         Event::Apply(DeserializeGuard(Ok(rollout))) => Some(Event::Apply(rollout)),
         Event::Apply(DeserializeGuard(Err(bad))) => {
@@ -53,8 +51,21 @@ pub(super) fn decoded<K: Decoded>(event: Event<DeserializeGuard<K>>) -> Option<E
     }
 }
 
+/// What kubectl keeps of the whole object, for its own next `apply`.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Without what is large and read by nobody here.
+fn shrunk<K: Resource>(mut object: K) -> K {
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    if let Some(annotations) = metadata.annotations.as_mut() {
+        annotations.remove(LAST_APPLIED);
+    }
+    object
+}
+
 /// A kind that may be stored in a form that cannot be read.
-pub(super) trait Decoded: Sized {
+pub(super) trait Decoded: Resource + Sized {
     const KIND: &'static str;
 
     /// One that stands for an object of which only the metadata is known.
@@ -106,40 +117,17 @@ pub(super) fn owned(event: Event<PodObject>) -> Option<Event<PodObject>> {
     }
 }
 
-/// What was seen of each object, so that a write of its status alone is no news: every decision would wake itself.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    last: HashMap<(Option<String>, Option<String>), Last>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Last {
-    hash: u64,
-    has_status: bool,
-}
-
-impl Seen {
-    /// True if something that people or other controllers write has changed, or if somebody has wiped the status.
-    pub(super) fn is_news(&mut self, object: &(impl Resource + Decoded)) -> bool {
-        let meta = object.meta();
-        let mut hasher = DefaultHasher::new();
-        meta.uid.hash(&mut hasher);
-        meta.generation.hash(&mut hasher);
-        meta.annotations.hash(&mut hasher);
-        meta.finalizers.hash(&mut hasher);
-        meta.deletion_timestamp.is_some().hash(&mut hasher);
-        let now = Last { hash: hasher.finish(), has_status: object.has_status() };
-        let before = self.last.insert(key(object), now);
-        before.is_none_or(|before| before.hash != now.hash || (before.has_status && !now.has_status))
-    }
-
-    pub(super) fn forget(&mut self, object: &impl Resource) {
-        self.last.remove(&key(object));
-    }
-}
-
-fn key(object: &impl Resource) -> (Option<String>, Option<String>) {
-    (object.meta().namespace.clone(), object.meta().name.clone())
+/// True if something that people or other controllers write has changed, or if somebody has wiped the status. Our own writes of the status
+/// are none: every decision would wake itself.
+pub(super) fn is_news<K: Decoded>(before: Option<&K>, now: &K) -> bool {
+    let Some(before) = before else { return true };
+    let (was, is) = (before.meta(), now.meta());
+    was.uid != is.uid
+        || was.generation != is.generation
+        || was.annotations != is.annotations
+        || was.finalizers != is.finalizers
+        || was.deletion_timestamp.is_some() != is.deletion_timestamp.is_some()
+        || (before.has_status() && !now.has_status())
 }
 
 #[cfg(test)]
@@ -160,13 +148,11 @@ mod tests {
 
     #[test]
     fn a_status_alone_is_no_news() {
-        let mut seen = Seen::default();
-        assert!(seen.is_news(&rollout(&json!({}))));
-        let status =
-            json!({"metadata": {"resourceVersion": "2"}, "status": {"phase": "Rolling", "observedGeneration": 1}});
-        assert!(!seen.is_news(&rollout(&status)));
-        assert!(seen.is_news(&rollout(&json!({"status": {}}))), "somebody wiped it");
-        assert!(!seen.is_news(&rollout(&status)), "it is written anew");
+        let (bare, status) = (rollout(&json!({})), json!({"phase": "Rolling", "observedGeneration": 1}));
+        let written = rollout(&json!({"metadata": {"resourceVersion": "2"}, "status": status}));
+        assert!(is_news(None, &bare));
+        assert!(!is_news(Some(&bare), &written));
+        assert!(is_news(Some(&written), &rollout(&json!({"status": {}}))), "somebody wiped it");
     }
 
     #[test]
@@ -178,10 +164,18 @@ mod tests {
             json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
             json!({"metadata": {"uid": "another"}}),
         ] {
-            let mut seen = Seen::default();
-            seen.is_news(&rollout(&json!({})));
-            assert!(seen.is_news(&rollout(&change)), "{change}");
+            assert!(is_news(Some(&rollout(&json!({}))), &rollout(&change)), "{change}");
         }
+    }
+
+    #[test]
+    fn what_nobody_reads_is_not_kept() {
+        let metadata = json!({"managedFields": [{"manager": "kubectl"}],
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "sts.plus/retry": "1"}});
+        let guard = DeserializeGuard(Ok(rollout(&json!({ "metadata": metadata }))));
+        let Some(Event::Apply(kept)) = decoded(Event::Apply(guard)) else { panic!("it is kept") };
+        let annotations: Vec<_> = kept.metadata.annotations.into_iter().flatten().map(|(key, _)| key).collect();
+        assert_eq!((kept.metadata.managed_fields, annotations), (None, vec!["sts.plus/retry".to_owned()]));
     }
 
     #[test]

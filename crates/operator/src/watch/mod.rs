@@ -1,27 +1,31 @@
-//! Every stream of the operator in one place: what is watched, what of it is kept, and which PhasedRollouts look again when
-//! something changes. A stream that fails pauses and comes back; it never slows another stream or the controller.
+//! Every stream of the operator in one place: what is watched, what of it is kept, and who looks again when something changes. A stream
+//! that fails pauses and comes back; it never slows another stream or the controller.
 
 mod cache;
 mod caches;
+mod concern;
 mod follow;
 mod interest;
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc::UnboundedSender;
-use kube::api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta};
-use kube::core::{DeserializeGuard, GroupVersionKind};
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::GroupVersionKind;
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::watcher;
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
-use sts_plus_api::{ExtendedStatefulSet, PhasedRollout, names};
+use serde::de::DeserializeOwned;
+use sts_plus_api::{ExtendedStatefulSet, PhasedRollout};
 use tokio::task::JoinSet;
 
-pub use cache::{Cache, Writer};
+pub use cache::{Cache, Keyed, Writer};
 pub use caches::{Caches, ServiceObject};
-use follow::{Change, Name, follow};
-use interest::Seen;
+use concern::{Concerned, Concerns};
+use follow::{Heard, Name, follow};
 
 use crate::admission;
 use crate::client::WATCH_SECONDS;
@@ -29,6 +33,7 @@ use crate::hold::Hold;
 use crate::pace::Pace;
 use crate::pulse::Pulse;
 use crate::views::{PodObject, REFUSALS, RefusalObject, SetObject};
+use crate::written::Written;
 
 /// Where the streams say which object to look at.
 pub type Queue<K = PhasedRollout> = UnboundedSender<ObjectRef<K>>;
@@ -49,12 +54,15 @@ impl Queues {
         send(&self.owners, caches.all_owners());
     }
 
-    /// The ExtendedStatefulSet that made a StatefulSet or pod with these labels looks again.
-    fn wake_owner(&self, metadata: &ObjectMeta) {
-        let label = metadata.labels.as_ref().and_then(|labels| labels.get(names::OWNER));
-        if let (Some(owner), Some(namespace)) = (label, &metadata.namespace) {
-            send(&self.owners, [ObjectRef::new(owner).within(namespace)]);
-        }
+    /// The PhasedRollouts of one namespace look again.
+    pub fn wake_rollouts_in(&self, namespace: &str, caches: &Caches) {
+        let of_it = |rollout: &ObjectRef<PhasedRollout>| rollout.namespace.as_deref() == Some(namespace);
+        send(&self.rollouts, caches.all_rollouts().into_iter().filter(of_it));
+    }
+
+    fn wake(&self, concerned: Concerned) {
+        send(&self.rollouts, concerned.rollouts);
+        send(&self.owners, concerned.owners);
     }
 }
 
@@ -87,7 +95,7 @@ impl Scope {
 
     fn api<K>(&self, client: &Client) -> Api<K>
     where
-        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
         match self {
             Self::Cluster => Api::all(client.clone()),
@@ -109,7 +117,9 @@ pub fn start(
     client: &Client,
     pulse: &Arc<Pulse>,
     scope: &Scope,
+    page_size: u32,
     queues: &Queues,
+    written: &Arc<Written>,
     tasks: &mut JoinSet<()>,
 ) -> Arc<Caches> {
     let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
@@ -122,220 +132,77 @@ pub fn start(
         refusals: refusals.cache(),
         services: services.cache(),
     });
-    let pulse = || Arc::clone(pulse);
-    tasks.spawn(follow_rollouts(pulse(), scope.api(client), rollouts, Arc::clone(&caches), queues.rollouts.clone()));
-    tasks.spawn(follow_owners(pulse(), scope.api(client), owners, Arc::clone(&caches), queues.owners.clone()));
-    tasks.spawn(follow_sets(pulse(), scope.api(client), sets, Arc::clone(&caches), queues.clone()));
-    tasks.spawn(follow_pods(pulse(), scope.api(client), pods, Arc::clone(&caches), queues.clone()));
-    tasks.spawn(follow_refusals(pulse(), scope.api(client), refusals, Arc::clone(&caches), queues.clone()));
-    tasks.spawn(follow_services(pulse(), scope.api(client), services, Arc::clone(&caches), queues.owners.clone()));
+    let config = || config().page_size(page_size);
+    let mut streams = Streams { client, pulse, scope, queues, written, caches: &caches, tasks };
+    streams.start("PhasedRollouts", DEFINED, config(), rollouts, interest::decoded);
+    streams.start("ExtendedStatefulSets", DEFINED, config(), owners, interest::decoded);
+    streams.start("StatefulSets", ALLOWED, config(), sets, |event| Some(interest::each(event, SetObject::shrunk)));
+    // Pods that no StatefulSet controls are dropped.
+    let labelled = config().labels(STATEFULSET_PODS);
+    streams.start("Pods", ALLOWED, labelled, pods, |event| interest::owned(interest::each(event, PodObject::shrunk)));
+    let selected = config().fields(REFUSALS);
+    streams.start("Events", ALLOWED_OR_UNTOLD, selected, refusals, |event| {
+        Some(interest::each(event, RefusalObject::shrunk))
+    });
+    streams.start("Services", ALLOWED_OR_LATE, config(), services, |event| {
+        Some(interest::each(event, interest::versioned))
+    });
     caches
 }
 
-/// PhasedRollouts: the object itself and its rivals look again, but not for a status that we wrote.
-async fn follow_rollouts(
-    pulse: Arc<Pulse>,
-    api: Api<DeserializeGuard<PhasedRollout>>,
-    mut writer: Writer<PhasedRollout>,
-    caches: Arc<Caches>,
-    queue: Queue,
-) {
-    let mut seen = Seen::default();
-    follow(
-        Name {
-            what: "PhasedRollouts",
-            cure: "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid"
-        },
-        Some(&pulse),
-        api,
-        config(),
-        pace(),
-        |event| {
-            let event = interest::decoded(event)?;
-            writer.apply(&event);
-            Some(event)
-        },
-        |change| match change {
-            Change::Object(rollout) if seen.is_news(rollout) => {
-                send(&queue, std::iter::once(ObjectRef::from_obj(rollout)));
-                send(&queue, caches.rivals_of(rollout, &[]).iter().map(|rival| ObjectRef::from_obj(&**rival)));
-            }
-            Change::Object(_) => {}
-            Change::Gone(rollout) => {
-                seen.forget(rollout);
-                send(&queue, caches.rivals_of(rollout, &[]).iter().map(|rival| ObjectRef::from_obj(&**rival)));
-            }
-            Change::Everything => send(&queue, caches.all_rollouts()),
-        },
-    )
-    .await;
+const DEFINED: &str =
+    "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid";
+const ALLOWED: &str = "allow it in the operator's role (sts-plus manifests)";
+const ALLOWED_OR_UNTOLD: &str =
+    "allow it in the operator's role (sts-plus manifests); without it nobody is told why a pod cannot be made";
+const ALLOWED_OR_LATE: &str = "allow it in the operator's role (sts-plus manifests); without it a changed selector is put back some minutes later";
+
+/// What the streams of one scope have in common.
+struct Streams<'a> {
+    client: &'a Client,
+    pulse: &'a Arc<Pulse>,
+    scope: &'a Scope,
+    queues: &'a Queues,
+    written: &'a Arc<Written>,
+    caches: &'a Arc<Caches>,
+    tasks: &'a mut JoinSet<()>,
 }
 
-/// ExtendedStatefulSets: the object itself looks again, but not for a status that we wrote.
-async fn follow_owners(
-    pulse: Arc<Pulse>,
-    api: Api<DeserializeGuard<ExtendedStatefulSet>>,
-    mut writer: Writer<ExtendedStatefulSet>,
-    caches: Arc<Caches>,
-    queue: Queue<ExtendedStatefulSet>,
-) {
-    let mut seen = Seen::default();
-    follow(
-        Name {
-            what: "ExtendedStatefulSets",
-            cure: "check that the custom resource definition is installed (sts-plus crds) and that the credentials are valid"
-        },
-        Some(&pulse),
-        api,
-        config(),
-        pace(),
-        |event| {
-            let event = interest::decoded(event)?;
-            writer.apply(&event);
-            Some(event)
-        },
-        |change| match change {
-            Change::Object(owner) if seen.is_news(owner) => send(&queue, [ObjectRef::from_obj(owner)]),
-            Change::Object(_) => {}
-            Change::Gone(owner) => seen.forget(owner),
-            Change::Everything => send(&queue, caches.all_owners()),
-        },
-    )
-    .await;
-}
-
-/// StatefulSets: the PhasedRollouts that target or claim one, and the ExtendedStatefulSet that made it, look again.
-async fn follow_sets(
-    pulse: Arc<Pulse>,
-    api: Api<SetObject>,
-    mut writer: Writer<SetObject>,
-    caches: Arc<Caches>,
-    queues: Queues,
-) {
-    follow(
-        Name { what: "StatefulSets", cure: "allow it in the operator's role (sts-plus manifests)" },
-        Some(&pulse),
-        api,
-        config(),
-        pace(),
-        |event| {
-            let event = interest::each(event, SetObject::shrunk);
-            writer.apply(&event);
-            Some(event)
-        },
-        |change| match change {
-            Change::Object(set) | Change::Gone(set) => {
-                queues.wake_owner(&set.metadata);
-                send(&queues.rollouts, caches.rollouts_of(set.namespace(), set.name(), set.claimed_by()));
-            }
-            Change::Everything => queues.wake_all(&caches),
-        },
-    )
-    .await;
-}
-
-/// Pods of StatefulSets: the PhasedRollouts of the set that controls one look again. Other pods are dropped.
-async fn follow_pods(
-    pulse: Arc<Pulse>,
-    api: Api<PodObject>,
-    mut writer: Writer<PodObject>,
-    caches: Arc<Caches>,
-    queues: Queues,
-) {
-    follow(
-        Name { what: "Pods", cure: "allow it in the operator's role (sts-plus manifests)" },
-        Some(&pulse),
-        api,
-        config().labels(STATEFULSET_PODS),
-        pace(),
-        |event| {
-            let event = interest::owned(interest::each(event, PodObject::shrunk))?;
-            writer.apply(&event);
-            Some(event)
-        },
-        |change| match change {
-            Change::Object(pod) | Change::Gone(pod) => {
-                queues.wake_owner(&pod.metadata);
-                if let (Some(namespace), Some(owner)) = (pod.metadata.namespace.as_deref(), pod.owner_set()) {
-                    let claim = caches.set(namespace, &owner.name).and_then(|set| set.claimed_by().map(str::to_owned));
-                    send(&queues.rollouts, caches.rollouts_of(namespace, &owner.name, claim.as_deref()));
+impl Streams<'_> {
+    /// Starts one. `keep` turns an event into what is kept of it, or drops it; whom a change concerns looks again.
+    fn start<W, K>(
+        &mut self,
+        what: &'static str,
+        cure: &'static str,
+        config: watcher::Config,
+        mut writer: Writer<K>,
+        keep: impl Fn(Event<W>) -> Option<Event<K>> + Send + 'static,
+    ) where
+        W: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
+        K: Concerns + Send + Sync,
+    {
+        let api = self.scope.api::<W>(self.client);
+        let (pulse, written) = (Arc::clone(self.pulse), Arc::clone(self.written));
+        let (caches, queues) = (Arc::clone(self.caches), self.queues.clone());
+        let hear = move |heard: Heard<W>| match heard {
+            Heard::Event(event) => {
+                let changes = keep(event).map(|event| writer.apply(&event));
+                for change in changes.iter().flatten() {
+                    if let Some(gone) = change.gone() {
+                        written.forget(gone);
+                    }
+                    queues.wake(K::concerned(change, &caches));
                 }
             }
-            // A pod that went meanwhile is told by nobody else.
-            Change::Everything => queues.wake_all(&caches),
-        },
-    )
-    .await;
-}
-
-/// Pods that could not be made (a quota, a policy): the PhasedRollouts of the set, and the ExtendedStatefulSet that made it, say why they
-/// wait.
-async fn follow_refusals(
-    pulse: Arc<Pulse>,
-    api: Api<RefusalObject>,
-    mut writer: Writer<RefusalObject>,
-    caches: Arc<Caches>,
-    queues: Queues,
-) {
-    follow(
-        Name {
-            what: "Events",
-            cure: "allow it in the operator's role (sts-plus manifests); without it nobody is told why a pod cannot be made"
-        },
-        Some(&pulse),
-        api,
-        config().fields(REFUSALS),
-        pace(),
-        |event| {
-            let event = interest::each(event, RefusalObject::shrunk);
-            writer.apply(&event);
-            Some(event)
-        },
-        |change| {
-            if let Change::Object(event) = change
-                && let (Some(namespace), Some(set)) = (event.metadata.namespace.as_deref(), event.set())
-            {
-                send(&queues.rollouts, caches.rollouts_of(namespace, set, None));
-                caches.set(namespace, set).iter().for_each(|set| queues.wake_owner(&set.metadata));
-            }
-        },
-    )
-    .await;
-}
-
-/// Services: the ExtendedStatefulSets whose versions one selects look again. Which ones these are says the name: the mark of ours is an
-/// annotation, by which the API server selects nothing.
-async fn follow_services(
-    pulse: Arc<Pulse>,
-    api: Api<ServiceObject>,
-    mut writer: Writer<ServiceObject>,
-    caches: Arc<Caches>,
-    queue: Queue<ExtendedStatefulSet>,
-) {
-    follow(
-        Name {
-            what: "Services",
-            cure: "allow it in the operator's role (sts-plus manifests); without it a changed selector is put back some minutes later"
-        },
-        Some(&pulse),
-        api,
-        config(),
-        pace(),
-        |event| {
-            let event = interest::each(event, interest::versioned);
-            writer.apply(&event);
-            Some(event)
-        },
-        |change| match change {
-            Change::Object(service) | Change::Gone(service) => {
-                if let (Some(namespace), Some(name)) = (&service.metadata.namespace, &service.metadata.name) {
-                    send(&queue, caches.owners_of_service(namespace, name));
-                }
-            }
-            Change::Everything => send(&queue, caches.all_owners()),
-        },
-    )
-    .await;
+            Heard::Refused => writer.refused(),
+        };
+        self.tasks.spawn(async move { follow(Name { what, cure }, Some(&pulse), api, config, pace(), hear).await });
+    }
 }
 
 /// The kinds of the admission policies that keep the hold, and of their bindings.
@@ -358,11 +225,10 @@ pub async fn follow_policy(client: Client, kind: &'static str, hold: Arc<Hold>) 
         api,
         config().fields(&format!("metadata.name={}", admission::HOLD)),
         Pace::new(Duration::from_secs(5), LONGEST_PAUSE_OF_POLICIES),
-        Some,
-        |change| match change {
-            Change::Everything if first => first = false,
-            Change::Object(_) | Change::Gone(_) if first => {}
-            Change::Everything | Change::Object(_) | Change::Gone(_) => hold.policies_changed(),
+        |heard| match heard {
+            Heard::Event(Event::InitDone) if first => first = false,
+            Heard::Event(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => hold.policies_changed(),
+            Heard::Event(Event::Init | Event::InitApply(_)) | Heard::Refused => {}
         },
     )
     .await;

@@ -1,7 +1,7 @@
 //! Two operators that both believe to lead, and a leader whose writes of the Lease go wrong.
 
 use futures::future::join_all;
-use sts_plus::rbac;
+use sts_plus::rbac::{self, Rights};
 use sts_plus_e2e::Operator;
 use sts_plus_e2e::proxy::{Fault, Moment};
 
@@ -54,7 +54,7 @@ async fn whatever_becomes_of_the_writes_of_the_lease_the_end_is_the_same() {
     join_all([0, 4, 8].map(async |first| {
         let mut stage = Stage::set(Kind::Rollout, "lease").await;
         let namespace = stage.scene.namespace.clone();
-        for right in rbac::lease_objects(&namespace, rbac::NAMESPACE, &[]) {
+        for right in Rights::everywhere(rbac::NAMESPACE).lease_objects(&namespace) {
             stage.scene.create(&right).await;
         }
         let mut faults = FAULTS.into_iter().cycle().skip(first).take(FAULTS.len());

@@ -1,5 +1,6 @@
 //! The real Prometheus: answers, outages, and credentials. A set of one or two pods is enough: what holds the first pod holds all.
 
+mod labelled;
 mod many;
 mod missing_metric;
 pub mod variables;

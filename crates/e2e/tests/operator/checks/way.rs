@@ -128,11 +128,11 @@ async fn proxies_of_the_environment(#[case] args: &'static [&'static str], #[cas
 #[tokio::test]
 async fn an_origin_that_is_not_in_the_list_is_reported_before_anything_rolls() {
     let mut scene = Scene::new("origin").await;
-    scene.start_with(&["--allowed-prometheus-origins=http://prometheus:9090,http://127.0.0.1:9"], Vec::new());
+    scene.start_with(&["--allowed-origin=http://prometheus:9090,http://127.0.0.1:9"], Vec::new());
     scene.settle(&objects::set(1), &Scene::quick_gate().await).await;
     let blocked = scene.until("it is reported", |world| world.is(Phase::Blocked)).await;
     assert_eq!(blocked.condition(ConditionType::ChecksValid), format!("False/{}", Reason::InvalidUrl));
-    assert!(blocked.status().message.contains("--allowed-prometheus-origins"), "{}", blocked.status().message);
+    assert!(blocked.status().message.contains("--allowed-origin http://"), "{}", blocked.status().message);
     scene.configure(&json!({ "check": { "query": { "url": "127.0.0.1:9/path" } } })).await;
     let is_valid = |world: &sts_plus_e2e::World| world.condition(ConditionType::ChecksValid).starts_with("True/");
     scene.until("one of the list may be asked", is_valid).await;
@@ -142,10 +142,10 @@ async fn an_origin_that_is_not_in_the_list_is_reported_before_anything_rolls() {
 #[tokio::test]
 async fn a_list_with_a_wrong_origin_is_refused_at_the_start() {
     let ground = Ground::get(Policies::Installed).await;
-    let list = "--allowed-prometheus-origins=http://prometheus:9090,http://me:canary@prometheus:9090";
+    let list = "--allowed-origin=http://prometheus:9090,http://me:canary@prometheus:9090";
     let output = Command::new(ground.operator_program()).args(["run", list]).output().expect("the operator can be run");
     assert!(!output.status.success());
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("--allowed-prometheus-origins: entry 2 contains credentials"), "{told}");
+    assert!(told.contains("--allowed-origin: entry 2 contains credentials"), "{told}");
     assert!(!told.contains("canary"), "{told}");
 }

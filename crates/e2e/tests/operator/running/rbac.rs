@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sts_plus::rbac;
+use sts_plus::rbac::{self, Rights};
 use sts_plus_api::{Phase, Reason};
 use sts_plus_e2e::{PATIENCE, World, audit, objects};
 use testcluster::AuditEntry;
@@ -98,7 +98,7 @@ fn implied() -> BTreeSet<Right> {
 }
 
 fn granted() -> BTreeSet<Right> {
-    let objects = rbac::objects(rbac::NAMESPACE, &[]);
+    let objects = Rights::everywhere(rbac::NAMESPACE).objects();
     let rules = objects.iter().filter_map(|role| role["rules"].as_array()).flatten();
     let mut rights = BTreeSet::new();
     for rule in rules {

@@ -134,6 +134,7 @@ async fn a_rollout_is_told_in_numbers_that_prometheus_reads() {
         until_says(operator, "/livez", 200).await;
         until_says(operator, "/readyz", 200).await;
         numbers.until(&format!(r#"up{{instance="{operator}"}}"#), "1").await;
+        how_it_is(&numbers, operator).await;
     }
     let [leader, standby] = &operators;
     numbers.until(&format!(r#"sts_plus_leader{{instance="{leader}"}}"#), "1").await;
@@ -143,6 +144,11 @@ async fn a_rollout_is_told_in_numbers_that_prometheus_reads() {
     numbers.until_none(&numbers.series("sts_plus_rollout_step_seconds", "")).await;
 
     good_release(scene, &numbers).await;
+    let asked = r#"sum(sts_plus_prometheus_request_duration_seconds_count{origin=~"http://127.0.0.1:.*"}) > bool 0"#;
+    numbers.until(asked, "1").await;
+    let short = get(leader, "/metrics?zeros=omit").await.expect("it answers").1;
+    let phases = short.lines().filter(|row| row.starts_with("sts_plus_rollout_phase{")).collect::<Vec<_>>();
+    assert!(phases.len() == 1 && phases[0].contains(r#"phase="Completed""#), "{phases:?}");
     bad_release(scene, &numbers).await;
     foreign_hand(scene, &numbers).await;
     for operator in &operators {
@@ -188,6 +194,23 @@ async fn versions(scene: &Scene, numbers: &Numbers) {
     numbers.until(&series("sts_plus_versions_phase", r#"phase="Ready""#), "1").await;
     scene.kubectl_ok(&["delete", "ests", "db"], "").await;
     numbers.until_none(&series("", r#"__name__=~"sts_plus_.*""#)).await;
+}
+
+/// Whoever leads and whoever stands by tells how it is.
+async fn how_it_is(numbers: &Numbers, operator: &str) {
+    let of_it = instance(operator);
+    for is_so in [
+        format!("sts_plus_build_info{{{of_it}}} == bool 1"),
+        format!("process_resident_memory_bytes{{{of_it}}} > bool 1e6"),
+        format!("process_cpu_seconds_total{{{of_it}}} >= bool 0"),
+        format!(r#"sts_plus_watch_age_seconds{{{of_it},resource="statefulsets"}} < bool 180"#),
+        format!(r#"sts_plus_api_request_duration_seconds_count{{{of_it},verb="watch",code="200"}} > bool 0"#),
+        format!(
+            r#"sts_plus_api_request_duration_seconds_bucket{{{of_it},verb="watch",code="200",le="+Inf"}} > bool 0"#
+        ),
+    ] {
+        numbers.until(&is_so, "1").await;
+    }
 }
 
 fn instance(operator: &str) -> String {

@@ -8,6 +8,7 @@ mod edits;
 mod in_place;
 mod input;
 mod labels;
+mod marks;
 mod mutated;
 mod ordinals;
 mod pods;

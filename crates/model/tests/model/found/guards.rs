@@ -73,6 +73,38 @@ fn an_answer_from_before_its_check_was_due_does_not_count() {
     assert!(!makes_a_step(due - SignedDuration::from_secs(1)));
 }
 
+/// Of two operators that have asked at the same time one was told a pass and the other a refusal, which comes second. There is no streak.
+// spec: pr§3
+#[test]
+fn a_refusal_from_before_its_check_was_due_ends_the_streak() {
+    let mut world = world(GOOD);
+    template(&mut world, 2);
+    until_checked(&mut world, 2);
+    let observed = world.observe(ROLLOUT).unwrap();
+    let (current, mut record) =
+        (status(&world).current.clone().unwrap(), status(&world).checks.last().unwrap().clone());
+    let due = current.next_check_time.unwrap();
+    let request = CheckKey { revision: set(&world).wanted(), index: current.index, step: current.step };
+    let passes_after = |record: CheckRecord| {
+        let tried = Try {
+            request: request.clone(),
+            time: record.time,
+            records: vec![record],
+            config: vec![],
+            warnings: vec![],
+        };
+        let plan = decide(&Observed { tried: Some(tried), ..observed.clone() }, due);
+        plan.status.current.map(|current| (current.consecutive_passes, current.tries))
+    };
+    assert_eq!(
+        passes_after(record.clone()),
+        Some((current.consecutive_passes, current.tries)),
+        "it was counted already"
+    );
+    (record.verdict, record.passed) = (Verdict::Data, false);
+    assert_eq!(passes_after(record), Some((0, 0)));
+}
+
 /// Somebody takes the claim off and lowers the partition in one write, while the controller waits for a pod: it is claimed again with the
 /// partition that was approved.
 // spec: hold

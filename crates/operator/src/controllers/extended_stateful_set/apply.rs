@@ -6,12 +6,13 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPoli
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetStatus, Reason, VersionStrategyType, names};
-use sts_plus_decide::{Severity, VersionAction, VersionsPlan};
+use sts_plus_decide::{NewPartition, Severity, VersionAction, VersionsPlan};
 
 use super::child::{self, Mode};
 use super::observe::Scene;
 use super::{Context, leave, templates};
 use crate::client::deadline;
+use crate::controllers::partition;
 use crate::controllers::roll::Roll;
 use crate::errors::Error;
 use crate::patch::{add, by, status_patch, test};
@@ -71,7 +72,10 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
             let owner = templates::owner_at(*version, scene, context).await?;
             let body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, *partition);
             let there = child::read(name, scene, context).await?;
-            Some(child::replace(&there, &body, Mode::Write, scene, context).await?)
+            let set: SetObject = child::replace(&there, &body, Mode::Write, scene, context).await?;
+            context.written.remember(set.uid(), set.metadata.resource_version.as_deref());
+            partition::is_granted(NewPartition::Set(*partition), &set, &context.written)?;
+            Some(set)
         }
         VersionAction::Scale { name, uid, generation, replicas } => {
             let operations = vec![
@@ -91,8 +95,8 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
         }
         VersionAction::Adopt { name, uid } => Some(leave::adopt(name, uid, scene, context).await?),
         VersionAction::Roll(action) => {
-            let Context { client, written, failures, .. } = context;
-            let roll = Roll { client, namespace: scene.namespace(), written, failures };
+            let Context { client, written, .. } = context;
+            let roll = Roll { client, namespace: scene.namespace(), written };
             return roll.step(action, &scene.sets).await;
         }
         VersionAction::Remember { version } => templates::remember(*version, scene, context).await.map(none)?,

@@ -25,7 +25,8 @@ pub(super) async fn keeps_children(
     sets: &[SetObject],
     context: &Context,
 ) -> Result<bool, Error> {
-    if context.keeps_children || owner.finalizers().iter().any(|finalizer| finalizer == ORPHAN) || are_freed(sets) {
+    if context.kind.keeps_children || owner.finalizers().iter().any(|finalizer| finalizer == ORPHAN) || are_freed(sets)
+    {
         return Ok(true);
     }
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());

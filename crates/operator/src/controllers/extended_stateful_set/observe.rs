@@ -4,26 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
-use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
 use serde_json::Value;
 use sts_plus_api::{ExtendedStatefulSet, VersionStrategyType, names};
-use sts_plus_decide::{CheckRequest, ChildView, ConfigProblem, OrphanView, SetView, VersionsObserved};
+use sts_plus_decide::{ChildView, ConfigProblem, OrphanView, SetView, VersionsObserved};
 
-use super::memory::Known;
+use super::known::Known;
 use super::render::{self, Child};
 use super::services::Services;
-use super::{Context, labels, leave, templates, trial};
+use super::{Context, Findings, labels, leave, templates, trial};
+use crate::checks;
 use crate::client::deadline;
 use crate::controllers::in_the_way::{self, Strays};
-use crate::controllers::phased_rollout::attempt;
 use crate::errors::Error;
 use crate::hold::serves_mutating_policies;
-use crate::tries::Asked;
 use crate::views::{PodObject, SetObject, owner_view};
 
 /// What was seen: the input of the decision, and the objects that a write needs more of.
-pub(super) struct Scene {
+pub(crate) struct Scene {
     pub(super) observed: VersionsObserved,
     pub(super) owner: ExtendedStatefulSet,
     /// The StatefulSets that it controls, by name.
@@ -46,15 +44,6 @@ impl Scene {
     /// The UIDs of its StatefulSets.
     pub(super) fn uids(&self) -> BTreeSet<String> {
         self.sets.values().map(|set| set.uid().to_owned()).collect()
-    }
-
-    pub(super) fn reference(&self) -> ObjectRef<ExtendedStatefulSet> {
-        ObjectRef::from_obj(&self.owner)
-    }
-
-    /// What a try for `request` is about.
-    pub(super) fn asked(&self, request: &CheckRequest) -> Asked {
-        Asked::of(&self.observed.owner.spec.update_strategy.check, self.uid(), request)
     }
 
     /// A StatefulSet of it as the template of `owner` says. The place of a zone stays what it was when the StatefulSet was made: another
@@ -83,7 +72,7 @@ pub(super) fn cached(owner: &ExtendedStatefulSet, context: &Context) -> Option<S
     if !caches.are_ready() || !context.written.is_seen(&uid, owner.resource_version().as_deref()) {
         return None;
     }
-    let known = context.memory.get(&uid)?;
+    let known = context.slots.findings(&uid, |Findings(known)| known.clone())?;
     if Some(known.generation) != owner.metadata.generation {
         return None;
     }
@@ -150,7 +139,8 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     }
     let trial = trial::of(&scene, context).await?;
     trial.tell(&mut scene.observed.template);
-    context.memory.put(&uid, Known { sets: scene.uids(), trial, ..known });
+    let known = Known { sets: scene.uids(), trial, ..known };
+    context.slots.findings(&uid, |Findings(found)| *found = Some(known));
     Ok(Some(scene))
 }
 
@@ -225,7 +215,7 @@ fn abandoned(pod: &PodObject, owner: &str, sets: &[SetObject]) -> Option<String>
 /// What is wrong with the checks as written.
 fn config(owner: &ExtendedStatefulSet, context: &Context) -> Vec<ConfigProblem> {
     let check = owner.spec.update_strategy.check.as_ref();
-    check.map(|check| attempt::validate(&context.prober, &check.to_check())).unwrap_or_default()
+    check.map(|check| checks::validate(&context.prober, &check.to_check())).unwrap_or_default()
 }
 
 /// Zones that no node carries.

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 use sts_plus_api::{ExtendedStatefulSet, ExtendedStatefulSetSpec, VersionStrategyType, names};
 use sts_plus_decide::{TemplateView, claim};
 
+use crate::controllers::partition;
+
 /// What a StatefulSet keeps from its making to its end. With the pod template it makes a version.
 pub(super) const FOR_LIFE: [&str; 4] = ["podManagementPolicy", "selector", "serviceName", "volumeClaimTemplates"];
 
@@ -89,8 +91,10 @@ pub fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
     let mut set = owner.spec.template.clone();
     let labels = labels(owner, child);
     for path in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
-        set.pointer_mut(path).into_iter().for_each(without_ours);
+        without(set.pointer_mut(path), &[names::OWNER, names::VERSION, names::ZONE]);
     }
+    // One of them would switch the hold off, or allow a partition.
+    without(set.pointer_mut("/metadata/annotations"), &names::OF_A_SET);
     let metadata = object_at(&mut set, &["metadata"]).map(std::mem::take).unwrap_or_default();
     let user = |key: &str| metadata.get(key).cloned().unwrap_or_else(|| json!({}));
     let mut body = json!({
@@ -135,12 +139,10 @@ pub fn body(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
     body
 }
 
-/// Labels that say what is ours are not a user's to write.
-fn without_ours(labels: &mut Value) {
-    let Some(labels) = labels.as_object_mut() else { return };
-    for ours in [names::OWNER, names::VERSION, names::ZONE] {
-        labels.remove(ours);
-    }
+/// Labels and annotations that say what is ours are not a user's to write.
+fn without(written: Option<&mut Value>, ours: &[&str]) {
+    let Some(written) = written.and_then(Value::as_object_mut) else { return };
+    written.retain(|key, _| !ours.contains(&key.as_str()));
 }
 
 /// What tells the children of one owner, and those of one zone, from others.
@@ -153,12 +155,8 @@ fn labels(owner: &ExtendedStatefulSet, child: Child<'_>) -> Value {
 }
 
 fn hold(body: &mut Value, partition: i32) {
-    let held = json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": partition } });
-    let budget = body.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable").cloned();
-    extend(body, &["spec"], &json!({ "updateStrategy": held }));
-    if let Some(budget) = budget {
-        extend(body, &["spec", "updateStrategy", "rollingUpdate"], &json!({ "maxUnavailable": budget }));
-    }
+    let strategy = partition::strategy(partition, partition::budget(body));
+    extend(body, &["spec"], &json!({ "updateStrategy": strategy }));
 }
 
 /// Every term of the user that a node must meet gets the zone as well: terms are alternatives, what is in one must all be met.
@@ -293,6 +291,26 @@ mod tests {
         assert_eq!(body["metadata"]["labels"], json!({"app": "db", names::OWNER: "db"}));
         assert_eq!(body["spec"]["selector"]["matchLabels"], pods);
         assert_eq!(body["spec"]["template"]["metadata"]["labels"], pods);
+    }
+
+    #[test]
+    fn annotations_that_would_open_the_hold_are_not_taken_from_a_user() {
+        let mut wrong: Map<_, _> = names::OF_A_SET.iter().map(|name| ((*name).to_owned(), json!("off"))).collect();
+        wrong.insert("mine".to_owned(), json!("1"));
+        let body = rendered(&json!({"metadata": {"annotations": wrong}, "spec": {}}), None);
+        let annotations = body["metadata"]["annotations"].as_object().unwrap();
+        let found: Vec<_> = annotations.iter().map(|(name, value)| (name.as_str(), value.as_str().unwrap())).collect();
+        let settings = annotations[names::SETTINGS].as_str().unwrap();
+        let mut want = vec![
+            (names::CLAIM, "ExtendedStatefulSet/db"),
+            (names::VERSION, "2"),
+            (names::HASH, "h2"),
+            (names::SETTINGS, settings),
+            ("mine", "1"),
+        ];
+        want.sort_unstable();
+        assert_eq!(found, want);
+        assert_ne!(settings, "off");
     }
 
     #[test]

@@ -9,10 +9,10 @@ use sts_plus_api::{VersionStrategyType, names};
 use sts_plus_decide::{ChildView, TemplateView, VersionsObserved, child_name};
 
 use super::child::{self, Mode};
-use super::memory::Known;
+use super::known::Known;
 use super::observe::Scene;
 use super::render::{FIRST_ORDINAL, FOR_LIFE};
-use super::{Context, refusal, render};
+use super::{Context, Findings, render, sentence};
 use crate::errors::{Class, Error, cut, told};
 
 /// What was found out about the template of one generation.
@@ -42,12 +42,14 @@ pub(super) async fn of(scene: &Scene, context: &Context) -> Result<Trial, Error>
     let is_known = |known: &Known| {
         !known.trial.passes && known.generation == observed.owner.generation && known.sets == scene.uids()
     };
-    if let Some(known) = context.memory.get(scene.uid()).filter(is_known) {
-        return Ok(known.trial);
+    let known =
+        |Findings(known): &mut Findings| known.as_ref().filter(|known| is_known(known)).map(|it| it.trial.clone());
+    if let Some(trial) = context.slots.findings(scene.uid(), known) {
+        return Ok(trial);
     }
     match tried(candidate, scene, context).await {
         Err(Error::Api { source, .. }) if passes(&source) => {
-            let told = cut(&told(&source), refusal::BYTES).to_owned();
+            let told = cut(&told(&source), sentence::BYTES).to_owned();
             let problem = format!(
                 "what the API server makes of spec.template cannot be found out now, it is tried again: {told}"
             );
@@ -177,7 +179,7 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
         return Ok(None);
     }
     let body = scene.body(&scene.owner, &name, zone, version, 0, names::HOLD);
-    if let Some(sentence) = refusal::of_first_ordinal(&name, &body, scene) {
+    if let Some(sentence) = sentence::of_first_ordinal(&name, &body, scene) {
         return Ok(Some(sentence));
     }
     let tried: Result<DynamicObject, Error> = if scene.sets.contains_key(&name) {
@@ -189,7 +191,7 @@ async fn problem(candidate: Candidate<'_>, scene: &Scene, context: &Context) -> 
     match tried {
         Ok(_) => Ok(None),
         Err(Error::Api { source, .. }) if is_refused(&source) => {
-            refusal::words(&name, &body, &source, scene, context).await.map(Some)
+            sentence::words(&name, &body, &source, scene, context).await.map(Some)
         }
         Err(error) => Err(error),
     }

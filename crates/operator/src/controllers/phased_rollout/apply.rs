@@ -95,8 +95,8 @@ async fn act(action: &Action, scene: &Scene, context: &Context) -> Result<Done, 
             Ok(Done::Gone)
         }
         Action::PatchSet { .. } | Action::DeletePod { .. } => {
-            let Context { client, written, failures, .. } = context;
-            let roll = Roll { client, namespace: scene.namespace(), written, failures };
+            let Context { client, written, .. } = context;
+            let roll = Roll { client, namespace: scene.namespace(), written };
             roll.step(action, &scene.sets).await.map(|_| Done::Nothing)
         }
     }

@@ -1,222 +1,168 @@
-//! The run of one PhasedRollout: look into the caches, decide; if that asks for anything at all, look again at the API server
-//! itself, decide again, and only then act.
-//!
-//! `observe` reads, `decide` (another crate) decides, `apply` writes, `attempt` asks Prometheus; `trouble` beside it tells people when
-//! none of that can be done. This file ties them together. It must never write itself, and never act on a cache.
+//! PhasedRollouts: `observe` reads, `decide` (another crate) decides, `apply` writes, `report` says what was done. This file tells the driver which
+//! is which.
 
 mod apply;
-pub(crate) mod attempt;
 mod bodies;
 mod observe;
 mod report;
-pub mod secrets;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::runtime::controller::Action as Next;
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::runtime::reflector::Store;
 use sts_plus_api::{ConditionType, Phase, PhasedRollout};
-use sts_plus_decide::{Plan, decide};
+use sts_plus_decide::{Action, CheckRequest, NewPartition, Plan, RolloutView, Stray, Try, decide};
 
-use super::frame::{self, FIRST_PAUSE, PERIOD, PERIOD_IN_MOTION, now};
-use super::trouble;
+use super::drive::{self, Kind};
+use super::slots::Asked;
+use crate::checks::{Attempt, secrets};
 use crate::errors::Error;
-use crate::events::Events;
-use crate::failures::Failures;
 use crate::hold::Hold;
-use crate::leader::Guard;
 use crate::metrics::Metrics;
-use crate::pulse::Pulse;
-use crate::tries::{Stand, Tries};
-use crate::watch::{Caches, Queue, send};
-use crate::written::Written;
+use crate::views::SetObject;
+use crate::watch::Caches;
 use observe::Scene;
 
 /// What the runs of one scope work with.
-pub struct Context {
-    /// The API server.
-    pub client: Client,
-    /// Whether we lead.
-    pub guard: Arc<Guard>,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-    /// Signs of life.
-    pub pulse: Arc<Pulse>,
-    /// What the streams have brought.
-    pub caches: Arc<Caches>,
-    /// Where to ask for another look.
-    pub queue: Queue,
+pub(crate) type Context = drive::Context<PhasedRollouts>;
+
+/// What only PhasedRollouts need.
+pub(crate) struct PhasedRollouts {
     /// What is known about the hold.
     pub hold: Arc<Hold>,
-    /// Tries under way.
-    pub tries: Arc<Tries>,
-    /// What we wrote last.
-    pub written: Arc<Written>,
-    /// Events for people.
-    pub events: Arc<Events>,
-    /// The way to Prometheus.
-    pub prober: Arc<attempt::Prober>,
-    /// What is wrong with the Secrets of the checks.
-    pub secrets: secrets::Look,
-    /// What went wrong lately.
-    pub failures: Arc<Failures>,
-    /// Pods in the way.
-    pub strays: Strays,
 }
 
-pub use super::in_the_way::Known as Strays;
-pub use attempt::{Prober, prober};
-
-impl Context {
-    fn forget(&self, uid: &str) {
-        self.tries.forget(uid);
-        self.secrets.forget(uid);
-        self.written.forget(uid);
-        self.failures.clear(uid);
-        self.strays.put(uid, None);
-    }
+/// What was found out about one and is in no cache.
+#[derive(Default)]
+pub(crate) struct Findings {
+    /// A pod in the way.
+    stray: Option<Stray>,
+    /// What is wrong with the Secrets of its checks.
+    secrets: Option<secrets::Seen>,
 }
 
-/// One run. A panic stays in it.
-///
-/// # Errors
-///
-/// What went wrong; [`after_error`] says when the object is looked at again.
-pub async fn reconcile(rollout: Arc<PhasedRollout>, context: Arc<Context>) -> Result<Next, Error> {
-    let _run = context.pulse.run();
-    let uid = rollout.uid().unwrap_or_default();
-    if let Some(next) = frame::not_now(&uid, &context.guard, &context.tries, &context.failures) {
-        return Ok(next);
+impl Kind for PhasedRollouts {
+    type Object = PhasedRollout;
+    type Scene = Scene;
+    type Plan = Plan;
+    type Findings = Findings;
+
+    const NAME: &'static str = "PhasedRollout";
+
+    fn cached(rollout: &PhasedRollout, context: &Context) -> Option<Scene> {
+        observe::cached(rollout, context)
     }
-    let outcome = frame::caught(run(&rollout, &context)).await;
-    match outcome {
-        Ok(next) => {
-            context.failures.clear(&uid);
-            Ok(next)
+
+    fn is_due(rollout: &PhasedRollout, context: &Context) -> bool {
+        if rollout.spec.skips_checks() {
+            return false;
         }
-        Err(error) => {
-            report::failure(&rollout, &error);
-            context.metrics.failed(&rollout.namespace().unwrap_or_default(), &rollout.name_any(), error.class());
-            trouble::tell(&*rollout, &error, &context.client, &context.events, &context.written).await;
-            Err(error)
-        }
+        context.slots.findings(&rollout.uid().unwrap_or_default(), |findings| {
+            // What is written meanwhile is no memory of a look.
+            let seen = findings.secrets.get_or_insert_with(|| secrets::Seen::remembered(rollout).unwrap_or_default());
+            seen.is_due(rollout.metadata.generation)
+        })
     }
-}
 
-/// When an object is looked at again after an error.
-#[must_use]
-#[allow(clippy::needless_pass_by_value, reason = "the controller calls it like this")]
-pub fn after_error(rollout: Arc<PhasedRollout>, error: &Error, context: Arc<Context>) -> Next {
-    frame::after_error(&rollout.uid().unwrap_or_default(), error, &context.failures)
-}
+    async fn find_out(rollout: &PhasedRollout, context: &Context) {
+        let (namespace, generation) = (rollout.namespace().unwrap_or_default(), rollout.metadata.generation);
+        let (check, policy) = (&rollout.spec.check, context.prober.secrets());
+        let seen = secrets::Seen::look(&namespace, check, generation, &context.client, policy).await;
+        let uid = rollout.uid().unwrap_or_default();
+        context.slots.findings(&uid, |findings| findings.secrets = Some(seen));
+    }
 
-async fn run(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> {
-    context.secrets.refresh(rollout, &context.client).await;
-    if let Some(next) = glance(rollout, context) {
-        return next;
+    async fn live(rollout: &PhasedRollout, context: &Context) -> Result<Option<Scene>, Error> {
+        observe::live(rollout, context).await
     }
-    frame::fresh_rounds(|| act(rollout, context)).await
-}
 
-/// Decides on the caches. Says when to look again if nothing is to be done; says nothing if it takes a look at the API server.
-fn glance(rollout: &PhasedRollout, context: &Context) -> Option<Result<Next, Error>> {
-    let scene = observe::cached(rollout, context)?;
-    let now = now();
-    let plan = match decide_safely(&scene, now) {
-        Ok(plan) => plan,
-        Err(error) => return Some(Err(error)),
-    };
-    let uid = scene.rollout_uid();
-    let ago = context.written.look_ago(uid);
-    if ago > period(&plan).0 {
-        return None;
+    fn decide(scene: &Scene, now: Timestamp) -> Plan {
+        decide(&scene.observed, now)
     }
-    let nothing = match &plan.check {
-        Some(request) => context.tries.is_running(uid, &scene.asked(request)),
-        None => plan.actions.is_empty() && plan.events.is_empty() && plan.status == scene.observed.rollout.status,
-    };
-    if !nothing {
-        return None;
-    }
-    if plan.check.is_none() {
-        context.tries.forget(uid);
-    }
-    Some(Ok(next(&plan, &scene, ago, now)))
-}
 
-/// Looks at the API server itself, decides, and carries it out.
-async fn act(rollout: &PhasedRollout, context: &Context) -> Result<Next, Error> {
-    let Some(mut scene) = observe::live(rollout, context).await? else {
-        context.forget(&rollout.uid().unwrap_or_default());
-        return Ok(Next::await_change());
-    };
-    let uid = scene.rollout_uid().to_owned();
-    context.written.looked(&uid);
-    let mut at = now();
-    let mut plan = decide_safely(&scene, at)?;
-    if let Some(request) = plan.check.take() {
-        let asked = scene.asked(&request);
-        match context.tries.look(&uid, &asked) {
-            Stand::Running => return Ok(next(&plan, &scene, Duration::ZERO, at)),
-            Stand::None => {
-                begin(&scene, context, &uid, asked);
-                return Ok(next(&plan, &scene, Duration::ZERO, at));
+    async fn apply(plan: &Plan, scene: &Scene, context: &Context) -> Result<(), Error> {
+        apply::carry_out(plan, scene, context).await
+    }
+
+    fn check(plan: &Plan) -> Option<&CheckRequest> {
+        plan.check.as_ref()
+    }
+
+    fn asked(scene: &Scene, request: &CheckRequest) -> Asked {
+        let set_uid = scene.target().map_or("", SetObject::uid);
+        Asked::of(&scene.observed.rollout.spec.check, set_uid, request)
+    }
+
+    fn attempt(scene: &Scene, request: &CheckRequest, context: &Context) -> Option<Attempt> {
+        let RolloutView { namespace, spec, status, .. } = &scene.observed.rollout;
+        let current = status.current.as_ref();
+        Some(Attempt::of(&context.client, &context.prober, namespace, &spec.check, request, current))
+    }
+
+    fn hear(scene: &mut Scene, tried: Try, is_new: bool, context: &Context) {
+        if is_new {
+            report::verdicts(scene, &tried);
+            for record in &tried.records {
+                context.metrics.checked(scene.namespace(), scene.name(), record.verdict);
             }
-            Stand::Done(tried, is_new) => {
-                // The answers are older than this look at the pods: what they say is about what is seen here.
-                if is_new {
-                    report::verdicts(&scene, &tried);
-                    for record in &tried.records {
-                        context.metrics.checked(scene.namespace(), scene.name(), record.verdict);
-                    }
-                    if !tried.config.is_empty() {
-                        context.secrets.forget(&uid);
-                    }
-                }
-                scene.observed.tried = Some(*tried);
-                at = now();
-                plan = decide_safely(&scene, at)?;
-                if plan.check.is_some() {
-                    context.tries.forget(&uid);
-                    return Ok(Next::requeue(FIRST_PAUSE));
-                }
+            if !tried.config.is_empty() {
+                let void = |findings: &mut Findings| findings.secrets.iter_mut().for_each(secrets::Seen::is_void);
+                context.slots.findings(scene.rollout_uid(), void);
             }
         }
+        scene.observed.tried = Some(tried);
     }
-    apply::carry_out(&plan, &scene, context).await?;
-    context.tries.forget(&uid);
-    Ok(next(&plan, &scene, Duration::ZERO, at))
-}
 
-/// Starts a try beside the controller; its end wakes the object.
-fn begin(scene: &Scene, context: &Context, uid: &str, asked: crate::tries::Asked) {
-    let attempt = attempt::Attempt::new(scene, &asked.request, context);
-    let (queue, object) = (context.queue.clone(), scene.reference());
-    context.tries.start(uid, asked, attempt.make(), move || send(&queue, [object]));
-}
-
-fn decide_safely(scene: &Scene, now: Timestamp) -> Result<Plan, Error> {
-    frame::safely(|| decide(&scene.observed, now))
-}
-
-/// Within which time the API server itself is looked at. At rest, too, a pod may be missing: why, no stream says.
-fn period(plan: &Plan) -> (Duration, Duration) {
-    let reconciling = ConditionType::Reconciling.to_string();
-    if plan.status.conditions.iter().any(|condition| condition.type_ == reconciling && condition.status == "True") {
-        return PERIOD_IN_MOTION;
+    fn is_nothing(plan: &Plan, scene: &Scene) -> bool {
+        plan.actions.is_empty() && plan.events.is_empty() && plan.status == scene.observed.rollout.status
     }
-    match plan.status.phase {
-        Phase::Rolling | Phase::Checking | Phase::RollingBack | Phase::Held => PERIOD_IN_MOTION,
-        Phase::Idle | Phase::Paused | Phase::Failed | Phase::RolledBack | Phase::Completed | Phase::Blocked => PERIOD,
+
+    fn is_hold(plan: &Plan, scene: &Scene) -> bool {
+        // The finalizer comes before the claim, which holds.
+        let is_to_hold = |action: &Action| {
+            *action == Action::AddFinalizer || raises(action, |set| scene.sets.get(set).and_then(SetObject::partition))
+        };
+        plan.actions.iter().any(is_to_hold)
+    }
+
+    fn wake(plan: &Plan) -> Option<Timestamp> {
+        plan.wake
+    }
+
+    fn is_at_rest(plan: &Plan) -> bool {
+        // At rest, too, a pod may be missing: why, no stream says.
+        let reconciling = ConditionType::Reconciling.to_string();
+        if plan.status.conditions.iter().any(|condition| condition.type_ == reconciling && condition.status == "True") {
+            return false;
+        }
+        match plan.status.phase {
+            Phase::Rolling | Phase::Checking | Phase::RollingBack | Phase::Held => false,
+            Phase::Idle | Phase::Paused | Phase::Failed | Phase::RolledBack | Phase::Completed | Phase::Blocked => true,
+        }
+    }
+
+    fn failed(rollout: &PhasedRollout, error: &Error, context: &Context) {
+        report::failure(rollout, error);
+        context.metrics.failed(&rollout.namespace().unwrap_or_default(), &rollout.name_any(), error.class());
+    }
+
+    fn gone(namespace: &str, name: &str, metrics: &Metrics) {
+        metrics.forget(namespace, name);
+    }
+
+    fn store(caches: &Caches) -> &Store<PhasedRollout> {
+        &caches.rollouts
     }
 }
 
-/// The next look: when the plan says, when the hold is to be found out again, or after the period, whichever comes first.
-fn next(plan: &Plan, scene: &Scene, ago: Duration, now: Timestamp) -> Next {
-    frame::next_look(period(plan), ago, plan.wake, scene.hold_again, now)
+/// True if the write holds pods of a StatefulSet that were not held before.
+pub(super) fn raises(action: &Action, partition_of: impl Fn(&str) -> Option<i32>) -> bool {
+    match action {
+        Action::PatchSet { set, partition: NewPartition::Set(new), .. } => *new > partition_of(set).unwrap_or(0),
+        _ => false,
+    }
 }

@@ -2,29 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::api::ListParams;
-use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
 use sts_plus_api::PhasedRollout;
-use sts_plus_decide::{CheckRequest, ConfigProblem, Observed, Rival, SetView, Target};
+use sts_plus_decide::{ConfigProblem, HoldState, Observed, Rival, SetView, Target};
 
-use super::{Context, attempt};
+use super::{Context, Findings};
+use crate::checks::{self, secrets::Seen};
 use crate::client::deadline;
 use crate::controllers::in_the_way;
 use crate::errors::Error;
-use crate::tries::Asked;
 use crate::views::{PodObject, SetObject, rollout_view};
 
 /// What was seen: the input of the decision, and the objects that a write needs more of.
-pub(super) struct Scene {
+pub(crate) struct Scene {
     pub(super) observed: Observed,
     pub(super) rollout: PhasedRollout,
     /// The target and the former targets, by name.
     pub(super) sets: BTreeMap<String, SetObject>,
-    /// When the hold is to be found out again.
-    pub(super) hold_again: Option<Duration>,
 }
 
 impl Scene {
@@ -40,18 +36,9 @@ impl Scene {
         &self.observed.rollout.name
     }
 
-    pub(super) fn reference(&self) -> ObjectRef<PhasedRollout> {
-        ObjectRef::from_obj(&self.rollout)
-    }
-
     /// The target StatefulSet, if it is there.
     pub(super) fn target(&self) -> Option<&SetObject> {
         self.sets.get(&self.observed.rollout.spec.target_ref)
-    }
-
-    /// What a try for `request` is about.
-    pub(super) fn asked(&self, request: &CheckRequest) -> Asked {
-        Asked::of(&self.observed.rollout.spec.check, self.target().map_or("", SetObject::uid), request)
     }
 }
 
@@ -116,7 +103,8 @@ pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<O
     let is_leaving = rollout.metadata.deletion_timestamp.is_some();
     let looked_at = if is_leaving { &[] } else { target.as_slice() };
     let strays = in_the_way::strays(&context.client, looked_at, &pods).await?;
-    context.strays.put(&rollout.uid().unwrap_or_default(), strays.into_values().next());
+    let stray = strays.into_values().next();
+    context.slots.findings(&rollout.uid().unwrap_or_default(), |findings| findings.stray = stray);
     Ok(Some(scene(rollout, target, former, pods.iter(), context)))
 }
 
@@ -165,9 +153,7 @@ fn scene<'a>(
     pods: impl Iterator<Item = &'a PodObject>,
     context: &Context,
 ) -> Scene {
-    let looked = target.as_ref().map(|set| context.hold.look(set, &rollout, &context.queue));
-    let (hold, hold_again) =
-        looked.map_or((sts_plus_decide::HoldState::Unknown, None), |looked| (looked.state, looked.again));
+    let hold = target.as_ref().map_or(HoldState::Unknown, |set| context.kind.hold.look(set, &rollout));
     let former_names: Vec<_> = former.iter().map(SetObject::name).collect();
     let observed = Observed {
         rollout: rollout_view(&rollout),
@@ -180,13 +166,15 @@ fn scene<'a>(
         tried: None,
     };
     let sets = target.into_iter().chain(former).map(|set| (set.name().to_owned(), set)).collect();
-    Scene { observed, rollout, sets, hold_again }
+    Scene { observed, rollout, sets }
 }
 
 /// The target, with what its controller says about pods that it cannot make, and what was found in its way.
 fn seen(set: &SetObject, rollout: &PhasedRollout, context: &Context) -> SetView {
     let refused_pods = context.caches.refusals_of(set.namespace(), set.uid());
-    SetView { refused_pods, in_the_way: context.strays.get(&rollout.uid().unwrap_or_default()), ..set.view() }
+    let stray = |findings: &mut Findings| findings.stray.clone();
+    let in_the_way = context.slots.findings(&rollout.uid().unwrap_or_default(), stray);
+    SetView { refused_pods, in_the_way, ..set.view() }
 }
 
 fn rival(other: &PhasedRollout) -> Rival {
@@ -199,7 +187,9 @@ fn config(rollout: &PhasedRollout, context: &Context) -> Vec<ConfigProblem> {
     if rollout.spec.skips_checks() {
         return Vec::new();
     }
-    let mut problems = attempt::validate(&context.prober, &rollout.spec.check);
-    problems.extend(context.secrets.problems(&rollout.uid().unwrap_or_default()));
+    let mut problems = checks::validate(&context.prober, &rollout.spec.check);
+    context.slots.findings(&rollout.uid().unwrap_or_default(), |findings| {
+        problems.extend(findings.secrets.iter().flat_map(Seen::problems).cloned());
+    });
     problems
 }

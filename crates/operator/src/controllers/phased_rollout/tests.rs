@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use http::{Method, Request, Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -12,12 +13,18 @@ use serde_json::{Value, json};
 use sts_plus_api::names;
 use sts_plus_decide::NewPartition;
 
+use kube::Client;
+use kube::runtime::controller::Action as Next;
+
 use super::*;
-use crate::controllers::frame::FRESH_ROUNDS;
-use crate::controllers::roll;
+use crate::checks::prober;
+use crate::controllers::drive::{FRESH_ROUNDS, after_error, reconcile};
+use crate::controllers::turns::Turns;
+use crate::controllers::{now, partition};
 use crate::errors::Class;
+use crate::events::Events;
 use crate::views::{PodObject, SetObject};
-use crate::watch::Writer;
+use crate::watch::{Keyed, Writer};
 
 /// One PhasedRollout, one set and its pods, as an API server keeps them.
 struct World {
@@ -81,6 +88,7 @@ impl World {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         match (method.as_str(), resource.as_str()) {
             ("GET", "phasedrollouts/web") => self.rollout.clone().map_or((404, refusal(404)), |rollout| (200, rollout)),
+            ("GET", "secrets/prom") => (200, json!({"metadata": {"name": "prom"}, "data": {"token": "dA=="}})),
             ("GET", "statefulsets/web") => (200, self.set.clone()),
             ("GET", "pods") => (200, json!({"metadata": {}, "items": self.pods})),
             ("PATCH", "statefulsets/web") => {
@@ -144,7 +152,11 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let world = Arc::new(Mutex::new(World::new()));
+        Self::of(Arc::new(Mutex::new(World::new())))
+    }
+
+    /// An operator that has just started.
+    fn of(world: Arc<Mutex<World>>) -> Self {
         let server = Arc::clone(&world);
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = Arc::clone(&server);
@@ -171,14 +183,14 @@ impl Rig {
         let context = Context {
             caches: Arc::new(caches),
             queue: futures::channel::mpsc::unbounded().0,
-            hold: Arc::new(Hold::new(client.clone())),
-            tries: Arc::default(),
+            kind: PhasedRollouts { hold: Arc::new(Hold::new(client.clone())) },
+            slots: Arc::default(),
+            resync: Duration::from_mins(5),
+            turns: Turns::new(1),
+            waiting: std::sync::atomic::AtomicUsize::new(0),
             written: Arc::default(),
             events: Arc::new(Events::new(client.clone())),
             prober: Arc::new(prober(sts_plus_gates::AddressPolicy { allow_loopback: true }.into())),
-            secrets: super::secrets::Look::default(),
-            failures: Arc::default(),
-            strays: super::Strays::default(),
             guard: Arc::new(crate::leader::Guard::always()),
             metrics: Arc::default(),
             pulse: Arc::default(),
@@ -191,10 +203,7 @@ impl Rig {
 
     /// The caches see what the API server has.
     fn refresh(&mut self) {
-        fn fill<K>(writer: &mut Writer<K>, objects: impl IntoIterator<Item = K>)
-        where
-            K: kube::Resource<DynamicType = ()> + Clone + 'static,
-        {
+        fn fill<K: Keyed>(writer: &mut Writer<K>, objects: impl IntoIterator<Item = K>) {
             writer.apply(&Event::Init);
             for object in objects {
                 writer.apply(&Event::InitApply(object));
@@ -330,8 +339,11 @@ async fn a_write_that_is_forbidden_is_told_in_the_status() {
     let world = rig.world.lock().unwrap();
     let status = world.rollout.as_ref().unwrap()["status"].clone();
     assert!(status["message"].as_str().unwrap().contains("the API server refuses the operator"), "{status}");
-    let (caches, guard) = (vec![Arc::clone(&rig.context.caches)], Arc::clone(&rig.context.guard));
-    let numbers = crate::metrics::Exposed::new(Arc::clone(&rig.context.metrics), caches, guard).text().unwrap();
+    let Context { guard, metrics, pulse, caches, .. } = &*rig.context;
+    let (guard, metrics, pulse) = (Arc::clone(guard), Arc::clone(metrics), Arc::clone(pulse));
+    let exposed =
+        crate::metrics::Exposed::new(&crate::wire::WireLayer { guard, metrics, pulse }, &[Arc::clone(caches)]);
+    let numbers = exposed.text(crate::metrics::Zeros::Keep).unwrap();
     let counted = r#"sts_plus_rollout_errors_total{namespace="ns",name="web",class="Forbidden"} 1"#;
     assert!(numbers.contains(counted), "{numbers}");
 }
@@ -345,7 +357,7 @@ async fn a_partition_that_is_not_granted_is_told() {
     let error = rig.run().await.unwrap_err();
     assert_eq!(error.class(), Class::Forbidden);
     assert!(error.to_string().contains("partition 2 was written and 0 was kept"), "{error}");
-    assert_eq!(rig.context.failures.lately_kept("set-uid"), Some(Some(0)));
+    assert_eq!(rig.context.written.lately_kept("set-uid"), Some(Some(0)));
 }
 
 #[tokio::test]
@@ -353,9 +365,9 @@ async fn a_step_that_was_not_granted_is_not_written_again_at_once_and_a_hold_is(
     let rig = Rig::new();
     rig.world.lock().unwrap().set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(3);
     let set: SetObject = serde_json::from_value(rig.world.lock().unwrap().set.clone()).unwrap();
-    let worth = |partition| roll::still_worth_trying(&set, partition, &rig.context.failures).is_ok();
+    let worth = |partition| partition::is_worth_trying(&set, partition, &rig.context.written).is_ok();
     assert!(worth(NewPartition::Set(2)));
-    rig.context.failures.not_granted("set-uid", Some(3));
+    rig.context.written.not_granted("set-uid", Some(3));
     assert!(!worth(NewPartition::Set(2)));
     assert!(!worth(NewPartition::Remove));
     assert!(worth(NewPartition::Set(names::HOLD)));
@@ -433,12 +445,54 @@ async fn a_prometheus_that_does_not_answer_keeps_no_run_waiting() {
 async fn a_pod_that_is_missing_at_rest_is_looked_for_soon() {
     let mut rig = Rig::new();
     rig.settle().await;
-    let period = |rig: &Rig| {
+    let is_at_rest = |rig: &Rig| {
         let rollout = rig.context.caches.rollouts.state().pop().unwrap();
-        super::period(&super::decide_safely(&super::observe::cached(&rollout, &rig.context).unwrap(), now()).unwrap())
+        let scene = PhasedRollouts::cached(&rollout, &rig.context).unwrap();
+        PhasedRollouts::is_at_rest(&PhasedRollouts::decide(&scene, now()))
     };
-    assert_eq!(period(&rig), super::PERIOD);
+    assert!(is_at_rest(&rig));
     rig.world.lock().unwrap().pods.pop();
     rig.refresh();
-    assert_eq!(period(&rig), super::PERIOD_IN_MOTION);
+    assert!(!is_at_rest(&rig));
+}
+
+const SECRET: &str = "GET secrets/prom";
+
+// spec: L046
+#[tokio::test]
+async fn no_hold_waits_for_a_secret_and_a_restart_reads_none() {
+    let mut rig = Rig::new();
+    rig.world.lock().unwrap().rollout.as_mut().unwrap()["spec"]["check"]["query"]["secretRef"] = json!("prom");
+    rig.refresh();
+    let mut asked = Vec::new();
+    for _ in 0..10 {
+        rig.run().await.unwrap();
+        rig.refresh();
+        asked.extend(rig.asked());
+    }
+    let at = |what: &str| asked.iter().position(|line| line == what).unwrap_or_else(|| panic!("no {what}: {asked:?}"));
+    assert!(at("PATCH statefulsets/web") < at(SECRET), "{asked:?}");
+    assert_eq!(asked.iter().filter(|line| *line == SECRET).count(), 1, "once for a spec: {asked:?}");
+    let restarted = Rig::of(Arc::clone(&rig.world));
+    restarted.run().await.unwrap();
+    assert!(restarted.asked().is_empty(), "at rest the status says enough");
+}
+
+// spec: L046
+#[tokio::test]
+async fn a_hold_does_not_wait_for_the_turns_of_others() {
+    let mut rig = Rig::new();
+    let others = rig.context.turns.take(false).await;
+    for write in ["PATCH phasedrollouts/web", "PATCH statefulsets/web"] {
+        rig.run().await.unwrap();
+        rig.refresh();
+        assert!(rig.writes().contains(&write.to_owned()), "{write}: it is held");
+    }
+    rig.world.lock().unwrap().rollout.as_mut().unwrap()["status"] = json!({});
+    rig.refresh();
+    assert!(tokio::time::timeout(Duration::from_millis(50), rig.run()).await.is_err(), "the rest waits for its turn");
+    assert!(rig.asked().is_empty());
+    drop(others);
+    rig.run().await.unwrap();
+    assert!(rig.writes().contains(&"PATCH phasedrollouts/web/status".to_owned()));
 }

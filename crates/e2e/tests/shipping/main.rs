@@ -3,9 +3,11 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 
+mod namespaces;
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use sts_plus_api::names;
@@ -120,8 +122,17 @@ impl Site {
         all
     }
 
-    /// The released binary with `args`, as an administrator, from outside the cluster.
+    /// The released binary with `args`, as an administrator, from outside the cluster; what it said to people.
     async fn sts_plus(&self, args: &[&str]) -> String {
+        String::from_utf8_lossy(&self.output_of(args).await.stderr).into_owned()
+    }
+
+    /// What it printed for kubectl.
+    async fn printed(&self, args: &[&str]) -> String {
+        String::from_utf8(self.output_of(args).await.stdout).expect("manifests are text")
+    }
+
+    async fn output_of(&self, args: &[&str]) -> Output {
         let child = Command::new(&self.program)
             .args(args)
             .env("KUBECONFIG", self.cluster.kubeconfig())
@@ -131,16 +142,15 @@ impl Site {
             .expect("it runs");
         let output =
             tokio::task::spawn_blocking(move || child.wait_with_output()).await.expect("it ends").expect("it ends");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "sts-plus {args:?}: {said}");
-        said
+        assert!(output.status.success(), "sts-plus {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output
     }
 
     /// True if nothing of what was installed is left.
     async fn is_empty(&self) -> bool {
         let kinds = "namespaces,crds,clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
-                     validatingadmissionpolicies,validatingadmissionpolicybindings";
-        let left = self.kubectl(&["get", kinds, "-l", "app.kubernetes.io/part-of=sts-plus", "-o", "name"]).await;
+                     validatingadmissionpolicies,validatingadmissionpolicybindings,roles,rolebindings";
+        let left = self.kubectl(&["get", kinds, "-A", "-l", "app.kubernetes.io/part-of=sts-plus", "-o", "name"]).await;
         left.trim().is_empty()
     }
 }
@@ -359,15 +369,33 @@ async fn the_namespace_admits_the_operator_under_the_restricted_level() {
     site.kubectl(&["apply", "-k", &dir.path().display().to_string()]).await;
     let image = ["-n", "sts-plus-system", "get", "deployment", "sts-plus", "-o", "jsonpath={..image}"];
     eventually("the image is taken", async || site.kubectl(&image).await == "registry.test/team/sts-plus:9").await;
+    let args = ["-n", "sts-plus-system", "get", "deployment", "sts-plus", "-o", "jsonpath={..args}"];
+    let args = site.kubectl(&args).await;
+    assert_eq!(args, r#"["run","--leader-elect","--allowed-origin=https://prom:9090","--require-labelled-secrets"]"#);
 }
 
-/// Somebody's own kustomization on top of ours.
+/// What a first user waits for.
+#[test]
+fn to_install_and_to_run_it_the_operator_alone_is_built() {
+    for target in ["install", "run", "deploy", "uninstall"] {
+        let mut make = Command::new("make");
+        let output = unlike_a_test(&mut make).args(["-C", ROOT, "-n", target, "IMG=x"]).output().expect("make runs");
+        let would = String::from_utf8_lossy(&output.stdout).into_owned();
+        let builds: Vec<_> = would.lines().filter(|line| line.contains("cargo ")).collect();
+        assert_eq!(builds, ["cargo build --package sts-plus --bin sts-plus"], "make {target}: {would}");
+    }
+}
+
+/// Somebody's own kustomization on top of ours, which is stricter.
 fn kustomization(dir: &Path) -> String {
     let up = dir.components().skip(1).map(|_| "../").collect::<String>();
     let deploy = Path::new(DEPLOY).canonicalize().expect("deploy/ is there");
     let deploy = deploy.strip_prefix("/").expect("it is absolute").display().to_string();
+    let adds = |flag: &str| format!("- {{op: add, path: /spec/template/spec/containers/0/args/-, value: {flag}}}");
+    let adds = [adds("--allowed-origin=https://prom:9090"), adds("--require-labelled-secrets")].join("\n      ");
     format!(
-        "resources: [{up}{deploy}]\nimages: [{{ name: sts-plus, newName: registry.test/team/sts-plus, newTag: \"9\" }}]\n"
+        "resources: [{up}{deploy}]\nimages: [{{ name: sts-plus, newName: registry.test/team/sts-plus, newTag: \"9\" }}]\n\
+         patches:\n  - target: {{ kind: Deployment, name: sts-plus }}\n    patch: |-\n      {adds}\n"
     )
 }
 

@@ -45,10 +45,16 @@ impl RefusalObject {
         self.involved_object.name.as_deref()
     }
 
+    /// UID of the StatefulSet.
+    #[must_use]
+    pub fn set_uid(&self) -> Option<&str> {
+        self.involved_object.uid.as_deref()
+    }
+
     /// True if it is about the StatefulSet with this UID.
     #[must_use]
     pub fn is_about(&self, set_uid: &str) -> bool {
-        self.involved_object.uid.as_deref() == Some(set_uid)
+        self.set_uid() == Some(set_uid)
     }
 
     /// What a decision looks at. Missing if the text is not as the controller writes it: `create Pod web-2 in StatefulSet web failed

@@ -1,19 +1,12 @@
 //! What was found out about an ExtendedStatefulSet and is not in a cache: its Services, its zones, and what the API server says about
 //! its template. Kept until the next look at the API server itself.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeSet;
 
 use super::services::Services;
 use super::templates::Kept;
 use super::trial::Trial;
 use crate::controllers::in_the_way::Strays;
-
-/// What was found out, by UID.
-#[derive(Debug, Default)]
-pub struct Memory {
-    known: Mutex<HashMap<String, Known>>,
-}
 
 /// What was found out about one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,22 +26,4 @@ pub(super) struct Known {
     pub(super) serves_policies: bool,
     /// What it says of the template.
     pub(super) trial: Trial,
-}
-
-impl Memory {
-    pub(super) fn get(&self, uid: &str) -> Option<Known> {
-        self.lock().get(uid).cloned()
-    }
-
-    pub(super) fn put(&self, uid: &str, known: Known) {
-        self.lock().insert(uid.to_owned(), known);
-    }
-
-    pub(super) fn forget(&self, uid: &str) {
-        self.lock().remove(uid);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

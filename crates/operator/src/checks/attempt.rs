@@ -10,12 +10,12 @@ use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use sts_plus_api::{Check, CheckRecord, Current, Step, Verdict};
-use sts_plus_decide::{CheckRequest, ConfigProblem, RolloutView, Try};
+use sts_plus_decide::{CheckRequest, ConfigProblem, Try};
 use sts_plus_gates::{Answer, Freshness, Policy, Question, questions};
 
-use super::observe::Scene;
-use super::{Context, now, secrets};
+use super::secrets;
 use crate::client::USER_AGENT;
+use crate::controllers::now;
 use crate::errors::{Error, cut};
 use crate::telemetry::panic_text;
 
@@ -50,11 +50,6 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn new(scene: &Scene, request: &CheckRequest, context: &Context) -> Self {
-        let RolloutView { namespace, spec, status, .. } = &scene.observed.rollout;
-        Self::of(&context.client, &context.prober, namespace, &spec.check, request, status.current.as_ref())
-    }
-
     /// A try of `check` for `request`, in the cycle `current`.
     pub(crate) fn of(
         client: &Client,
@@ -113,7 +108,7 @@ impl Attempt {
 
     async fn ask_all(&self) -> Vec<Answer> {
         let questions = questions(&self.check);
-        let read = secrets::read(&self.client, &self.namespace, &questions).await;
+        let read = secrets::read(&self.client, &self.namespace, &questions, self.prober.secrets()).await;
         join_all(questions.iter().map(|question| self.ask(question, &read))).await
     }
 
@@ -183,7 +178,7 @@ mod tests {
     use serde_json::{Value, json};
     use sts_plus_api::Reason;
     use sts_plus_decide::CheckKey;
-    use sts_plus_gates::AddressPolicy;
+    use sts_plus_gates::{AddressPolicy, SecretPolicy};
 
     use super::*;
 
@@ -265,6 +260,56 @@ mod tests {
         let words = "spec.check.query.secretRef names Secret prom-secret: it is the token of a service account";
         assert!(tried.config[0].message.starts_with(words), "{:?}", tried.config);
         assert!(tried.records[0].endpoint.is_empty(), "nobody was asked");
+    }
+
+    /// Labels of the Secret, and whether it is used where only labelled ones are, and where all are.
+    #[tokio::test]
+    async fn where_a_label_is_wanted_only_a_secret_that_has_it_is_sent() {
+        let name = sts_plus_api::names::CHECK_CREDENTIALS;
+        for (labels, is_used) in [
+            (json!({}), false),
+            (json!({ name: "false" }), false),
+            (json!({ name: "" }), false),
+            (json!({ "check-credentials": "true" }), false),
+            (json!({ name: "true" }), true),
+        ] {
+            let metadata = json!({ "name": "prom-secret", "namespace": "shop", "labels": labels });
+            let secret =
+                json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": { "token": "dG9w" } });
+            let addresses = AddressPolicy { allow_loopback: true };
+            let policy = Policy { addresses, secrets: SecretPolicy::Labelled, ..Policy::default() };
+            let strict = Attempt { prober: Arc::new(prober(policy)), ..attempt(200, &secret) };
+            let tried = strict.make().await;
+            assert_eq!(tried.config.is_empty(), is_used, "{labels}: {:?}", tried.config);
+            assert_eq!(tried.records[0].endpoint.is_empty(), !is_used, "{labels}: nobody is asked without it");
+            for problem in &tried.config {
+                assert_eq!(problem.reason, Reason::InvalidCredentials);
+                let start = "spec.check.query.secretRef names Secret prom-secret: it has no label sts.plus/check-credentials: \"true\"";
+                let cure = "kubectl -n shop label secret prom-secret sts.plus/check-credentials=true";
+                let told = &problem.message;
+                assert!(
+                    told.starts_with(start) && told.ends_with(cure) && told.contains("--require-labelled-secrets"),
+                    "{told}"
+                );
+            }
+            assert!(attempt(200, &secret).make().await.config.is_empty(), "{labels}: any Secret without the flag");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_authority_and_a_client_certificate_need_the_label_as_well() {
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "shop" } });
+        let policy = Policy { secrets: SecretPolicy::Labelled, ..Policy::default() };
+        for field in ["caSecretRef", "certSecretRef"] {
+            let mut strict = Attempt { prober: Arc::new(prober(policy.clone())), ..attempt(200, &secret) };
+            strict.check = serde_json::from_value(json!({
+                "query": { "expr": "up", "url": "https://prom", "tls": { field: "s" } },
+            }))
+            .unwrap();
+            let tried = strict.make().await;
+            let start = format!("spec.check.query.tls.{field} names Secret s: it has no label");
+            assert!(tried.config.len() == 1 && tried.config[0].message.starts_with(&start), "{:?}", tried.config);
+        }
     }
 
     #[tokio::test]

@@ -1,16 +1,15 @@
 //! The Secrets of the checks: read when they are needed, never kept. What is kept is only what is wrong with them, so that a
 //! PhasedRollout at rest says so before the next rollout needs them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt as _};
-use sts_plus_api::{PhasedRollout, Reason};
+use sts_plus_api::{Check, ConditionType, PhasedRollout, Reason, names};
 use sts_plus_decide::ConfigProblem;
-use sts_plus_gates::{Problem, Question, SecretData, Secrets, check_secrets, questions};
+use sts_plus_gates::{Problem, Question, SecretData, SecretPolicy, Secrets, check_secrets, questions};
 use tokio::time::Instant;
 
 use super::attempt::problem;
@@ -33,16 +32,18 @@ pub(super) enum Read {
 /// Secrets by name.
 pub(super) type Found = BTreeMap<String, Read>;
 
-/// Reads every Secret that the questions name, once.
-pub(super) async fn read(client: &Client, namespace: &str, questions: &[Question<'_>]) -> Found {
+/// Reads every Secret that the questions name, once. One that `policy` does not let be used is as good as unreadable.
+pub(super) async fn read(client: &Client, namespace: &str, questions: &[Question<'_>], policy: SecretPolicy) -> Found {
     let names: BTreeSet<&str> =
         questions.iter().flat_map(|question| fields(question).map(|(_, name)| name)).flatten().collect();
     let api: &Api<Secret> = &Api::namespaced(client.clone(), namespace);
     let reads = names.into_iter().map(|name| async move {
         let read = match deadline(format!("reading Secret {name}"), api.get_opt(name)).await {
             Ok(None) => Read::Missing,
-            Ok(Some(secret)) if secret.type_.as_deref() == Some(SERVICE_ACCOUNT_TOKEN) => Read::Failed(kept_back(name)),
-            Ok(Some(secret)) => Read::Found(data(name, secret)),
+            Ok(Some(secret)) => match kept_back(&secret, policy) {
+                Some(problem) => Read::Failed(Error::Unusable { what: format!("Secret {name}"), problem }),
+                None => Read::Found(data(name, secret)),
+            },
             Err(error) => Read::Failed(error),
         };
         (name.to_owned(), read)
@@ -72,15 +73,24 @@ pub(super) fn of<'a>(question: &Question<'a>, read: &'a Found) -> Result<Secrets
     Ok(Secrets { credentials: credentials?, ca: ca?, client_certificate: client_certificate? })
 }
 
-/// Whoever may write a PhasedRollout says where it is sent, and may not read it himself.
-fn kept_back(name: &str) -> Error {
-    Error::Unusable {
-        what: format!("Secret {name}"),
-        problem: format!(
+/// Why a Secret is sent to nobody: whoever may write a PhasedRollout says where it goes, and may not read it himself.
+fn kept_back(secret: &Secret, policy: SecretPolicy) -> Option<String> {
+    if secret.type_.as_deref() == Some(SERVICE_ACCOUNT_TOKEN) {
+        return Some(format!(
             "it is the token of a service account (type {SERVICE_ACCOUNT_TOKEN}), which is sent to nobody: put a token for Prometheus into \
              a Secret of its own"
-        ),
+        ));
     }
+    let label = names::CHECK_CREDENTIALS;
+    let is_labelled = secret.labels().get(label).is_some_and(|value| value == "true");
+    (policy == SecretPolicy::Labelled && !is_labelled).then(|| {
+        format!(
+            "it has no label {label}: \"true\", and this operator sends only Secrets that have it (--require-labelled-secrets). If it is meant \
+             for checks: kubectl -n {} label secret {} {label}=true",
+            secret.namespace().unwrap_or_default(),
+            secret.name_any(),
+        )
+    })
 }
 
 /// The problem of a Secret that we may not read or use; any other failure may pass by itself.
@@ -100,55 +110,68 @@ fn data(name: &str, secret: Secret) -> SecretData {
     SecretData { name: name.to_owned(), data }
 }
 
-/// What is wrong with the Secrets of each PhasedRollout, by UID.
-#[derive(Default)]
-pub struct Look {
-    seen: Mutex<HashMap<String, Seen>>,
-}
-
-struct Seen {
+/// What the last look at the Secrets of a check found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    /// Of the spec whose check it was. None is a look that counts no more.
     generation: Option<i64>,
     problems: Vec<ConfigProblem>,
     at: Instant,
 }
 
-impl Look {
-    /// Looks, if the spec is new or the last look found something wrong some time ago.
-    pub(super) async fn refresh(&self, rollout: &PhasedRollout, client: &Client) {
-        let uid = rollout.uid().unwrap_or_default();
-        let generation = rollout.metadata.generation;
-        let is_known = self.with(&uid, |seen| {
-            seen.is_some_and(|seen| {
-                seen.generation == generation && (seen.problems.is_empty() || seen.at.elapsed() < AGAIN)
-            })
-        });
-        if is_known || rollout.spec.skips_checks() {
-            return;
-        }
-        let namespace = rollout.namespace().unwrap_or_default();
-        let questions = questions(&rollout.spec.check);
-        let read = read(client, &namespace, &questions).await;
+impl Default for Seen {
+    /// Nobody has looked.
+    fn default() -> Self {
+        Self { generation: None, problems: Vec::new(), at: Instant::now() }
+    }
+}
+
+impl Seen {
+    /// Looks.
+    pub(crate) async fn look(
+        namespace: &str,
+        check: &Check,
+        generation: Option<i64>,
+        client: &Client,
+        policy: SecretPolicy,
+    ) -> Self {
+        let questions = questions(check);
+        let read = read(client, namespace, &questions, policy).await;
         let problems = questions.iter().filter_map(|question| match of(question, &read) {
             Ok(secrets) => check_secrets(question, &secrets),
-            Err((field, secret, error)) => for_a_person(&field, secret, &namespace, error),
+            Err((field, secret, error)) => for_a_person(&field, secret, namespace, error),
         });
         let mut problems: Vec<_> = problems.map(problem).collect();
         problems.dedup();
-        let seen = Seen { generation, problems, at: Instant::now() };
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, seen);
+        Self { generation, problems, at: Instant::now() }
     }
 
-    /// What the last look found.
-    pub(super) fn problems(&self, uid: &str) -> Vec<ConfigProblem> {
-        self.with(uid, |seen| seen.map(|seen| seen.problems.clone()).unwrap_or_default())
+    /// What the status says of the same spec: after a restart that is believed, so that thousands at rest cost no read.
+    pub(crate) fn remembered(rollout: &PhasedRollout) -> Option<Self> {
+        let generation = rollout.metadata.generation;
+        let status = rollout.status.as_ref().filter(|status| status.observed_generation == generation)?;
+        let valid = ConditionType::ChecksValid.to_string();
+        let valid = status.conditions.iter().find(|condition| condition.type_ == valid)?;
+        let is_refused = valid.reason == Reason::InvalidCredentials.to_string();
+        let problem = || ConfigProblem { reason: Reason::InvalidCredentials, message: valid.message.clone() };
+        let problems = is_refused.then(problem).into_iter().collect();
+        Some(Self { generation, problems, at: Instant::now() })
     }
 
-    /// The next run looks anew.
-    pub(super) fn forget(&self, uid: &str) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    /// True if the spec is new, or something was wrong some time ago.
+    pub(crate) fn is_due(&self, generation: Option<i64>) -> bool {
+        self.generation.is_none()
+            || self.generation != generation
+            || (!self.problems.is_empty() && self.at.elapsed() >= AGAIN)
     }
 
-    fn with<T>(&self, uid: &str, read: impl FnOnce(Option<&Seen>) -> T) -> T {
-        read(self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(uid))
+    /// It counts no more.
+    pub(crate) fn is_void(&mut self) {
+        self.generation = None;
+    }
+
+    /// What is wrong.
+    pub(crate) fn problems(&self) -> &[ConfigProblem] {
+        &self.problems
     }
 }

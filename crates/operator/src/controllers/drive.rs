@@ -1,0 +1,314 @@
+//! The run of one object, of whatever kind: look into the caches, decide; if that asks for anything at all, wait for a turn, look at the API
+//! server itself, decide again, and only then act. It must never act on a cache.
+
+use std::fmt::Debug;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use kube::runtime::controller::Action as Next;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, ResourceExt as _};
+use sts_plus_decide::{CheckRequest, Try};
+use tracing::Instrument as _;
+
+use super::slots::{Asked, Slots, Stand};
+use super::trouble::{self, Troubled};
+use super::turns::{Turn, Turns};
+use super::when::{self, Period, now};
+use crate::checks::{Attempt, Prober};
+use crate::errors::{Class, Error};
+use crate::events::Events;
+use crate::leader::Guard;
+use crate::metrics::Metrics;
+use crate::pulse::Pulse;
+use crate::telemetry::panic_text;
+use crate::watch::{Caches, Queue, send};
+use crate::written::Written;
+
+/// Each run has a number, by which its lines in the log are found.
+static RUNS: AtomicU64 = AtomicU64::new(1);
+/// A conflict is looked at again at once this often in one run.
+pub(super) const FRESH_ROUNDS: u32 = 3;
+
+/// A kind of object that is looked after.
+pub(crate) trait Kind: Sized + Send + Sync + 'static {
+    /// The object.
+    type Object: Troubled + Clone + Debug + serde::de::DeserializeOwned + Send + Sync;
+    /// What a decision looks at, and what its writes need more of.
+    type Scene: Send + Sync;
+    /// What was decided.
+    type Plan: Send + Sync;
+    /// What was found out about an object and is in no cache.
+    type Findings: Default + Send + 'static;
+
+    /// What people call it.
+    const NAME: &'static str;
+
+    /// From the caches. Nothing if they are not whole yet, or older than what we wrote, or if more than they hold is to be known.
+    fn cached(object: &Self::Object, context: &Context<Self>) -> Option<Self::Scene>;
+
+    /// True if something is to be found out before a decision. It never delays one that holds.
+    fn is_due(object: &Self::Object, context: &Context<Self>) -> bool;
+
+    /// Finds it out.
+    fn find_out(object: &Self::Object, context: &Context<Self>) -> impl Future<Output = ()> + Send;
+
+    /// From the API server itself. Nothing if the object is gone.
+    fn live(
+        object: &Self::Object,
+        context: &Context<Self>,
+    ) -> impl Future<Output = Result<Option<Self::Scene>, Error>> + Send;
+
+    /// What is to be done.
+    fn decide(scene: &Self::Scene, now: Timestamp) -> Self::Plan;
+
+    /// Carries it out.
+    fn apply(
+        plan: &Self::Plan,
+        scene: &Self::Scene,
+        context: &Context<Self>,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// The check that the plan asks for.
+    fn check(plan: &Self::Plan) -> Option<&CheckRequest>;
+
+    /// What a try for `request` is about.
+    fn asked(scene: &Self::Scene, request: &CheckRequest) -> Asked;
+
+    /// The try itself.
+    fn attempt(scene: &Self::Scene, request: &CheckRequest, context: &Context<Self>) -> Option<Attempt>;
+
+    /// The outcome of a try, for the next decision. The first one who sees it tells it.
+    fn hear(scene: &mut Self::Scene, tried: Try, is_new: bool, context: &Context<Self>);
+
+    /// True if the plan changes nothing that is to be seen.
+    fn is_nothing(plan: &Self::Plan, scene: &Self::Scene) -> bool;
+
+    /// True if the plan holds pods that could move.
+    fn is_hold(plan: &Self::Plan, scene: &Self::Scene) -> bool;
+
+    /// When the plan wants to be made anew.
+    fn wake(plan: &Self::Plan) -> Option<Timestamp>;
+
+    /// True if nothing goes on that could end soon.
+    fn is_at_rest(plan: &Self::Plan) -> bool;
+
+    /// An error is told in the logs and counted.
+    fn failed(object: &Self::Object, error: &Error, context: &Context<Self>);
+
+    /// One is gone, and is counted no more.
+    fn gone(namespace: &str, name: &str, metrics: &Metrics);
+
+    /// All of them.
+    fn store(caches: &Caches) -> &Store<Self::Object>;
+}
+
+/// What the runs of one kind in one scope work with.
+pub(crate) struct Context<K: Kind> {
+    /// The API server.
+    pub client: Client,
+    /// Whether we lead.
+    pub guard: Arc<Guard>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Signs of life.
+    pub pulse: Arc<Pulse>,
+    /// What the streams have brought.
+    pub caches: Arc<Caches>,
+    /// Where to ask for another look.
+    pub queue: Queue<K::Object>,
+    /// What we wrote last.
+    pub written: Arc<Written>,
+    /// Events for people.
+    pub events: Arc<Events>,
+    /// The way to Prometheus.
+    pub prober: Arc<Prober>,
+    /// What is remembered of each object.
+    pub slots: Arc<Slots<K::Findings>>,
+    /// Within which time an object at rest is looked at, while there are not too many.
+    pub resync: Duration,
+    /// Whose turn it is.
+    pub turns: Turns,
+    /// How many wait for theirs.
+    pub waiting: AtomicUsize,
+    /// What only this kind needs.
+    pub kind: K,
+}
+
+impl<K: Kind> Context<K> {
+    async fn turn(&self, is_hold: bool) -> Turn {
+        self.metrics.queued(K::NAME, self.waiting.fetch_add(1, Ordering::Relaxed) + 1);
+        let turn = self.turns.take(is_hold).await;
+        self.metrics.queued(K::NAME, self.waiting.fetch_sub(1, Ordering::Relaxed) - 1);
+        turn
+    }
+
+    /// The object with this UID is gone.
+    pub fn forget(&self, uid: &str) {
+        self.slots.forget(uid);
+        self.written.forget(uid);
+    }
+}
+
+/// One run. A panic stays in it.
+///
+/// # Errors
+///
+/// What went wrong; [`after_error`] says when the object is looked at again.
+pub(crate) async fn reconcile<K: Kind>(object: Arc<K::Object>, context: Arc<Context<K>>) -> Result<Next, Error> {
+    let _run = context.pulse.run();
+    let uid = object.uid().unwrap_or_default();
+    if !context.guard.is_open() {
+        context.slots.stop(&uid);
+        return Ok(when::not_leading());
+    }
+    if let Some(left) = context.slots.rest(&uid) {
+        return Ok(when::after_rest(left));
+    }
+    let (begun, id) = (Instant::now(), RUNS.fetch_add(1, Ordering::Relaxed));
+    let run = AssertUnwindSafe(run(&*object, &*context)).catch_unwind();
+    let outcome = run.instrument(tracing::info_span!("run", id)).await;
+    let outcome = outcome.unwrap_or_else(|panic| Err(Error::Panic(panic_text(&*panic))));
+    context.metrics.ran(K::NAME, begun.elapsed());
+    match &outcome {
+        Ok(_) => context.slots.went_well(&uid),
+        Err(error) => {
+            K::failed(&object, error, &context);
+            trouble::tell(&*object, error, &context.client, &context.events, &context.written).await;
+        }
+    }
+    outcome
+}
+
+/// When an object is looked at again after an error.
+#[must_use]
+#[allow(clippy::needless_pass_by_value, reason = "the controller calls it like this")]
+pub(crate) fn after_error<K: Kind>(object: Arc<K::Object>, error: &Error, context: Arc<Context<K>>) -> Next {
+    let failures = context.slots.failed(&object.uid().unwrap_or_default());
+    when::after_error(error.class(), failures)
+}
+
+/// What a glance into the caches comes to.
+enum Glance {
+    /// Nothing is to be done until then.
+    Rest(Next),
+    /// The API server is to be looked at; true if something is to be held.
+    Look(bool),
+}
+
+async fn run<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Next, Error> {
+    let mut glance = glance(object, context)?;
+    if K::is_due(object, context) && !matches!(glance, Glance::Look(true)) {
+        let _turn = context.turn(false).await;
+        K::find_out(object, context).await;
+        glance = self::glance(object, context)?;
+    }
+    match glance {
+        Glance::Rest(next) => Ok(next),
+        Glance::Look(is_hold) => {
+            let _turn = context.turn(is_hold).await;
+            // A future of this size is not made for each of thousands that wait.
+            Box::pin(fresh_rounds(|| act(object, context))).await
+        }
+    }
+}
+
+/// Acts, and looks again at once after a conflict, some times.
+async fn fresh_rounds<F>(mut act: impl FnMut() -> F) -> Result<Next, Error>
+where
+    F: Future<Output = Result<Next, Error>>,
+{
+    let mut round = 1;
+    loop {
+        match act().await {
+            Err(error) if error.class() == Class::Conflict && round < FRESH_ROUNDS => {
+                tracing::debug!(round, "looking again at once: {error}");
+                round += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Decides on the caches.
+fn glance<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Glance, Error> {
+    let Some(scene) = K::cached(object, context) else { return Ok(Glance::Look(false)) };
+    let (uid, now) = (object.uid().unwrap_or_default(), now());
+    let plan = decide::<K>(&scene, now)?;
+    let ago = context.slots.look_ago(&uid);
+    let is_nothing = match K::check(&plan) {
+        Some(request) => context.slots.is_running(&uid, &K::asked(&scene, request)),
+        None => K::is_nothing(&plan, &scene),
+    };
+    if !is_nothing || period(&plan, context).is_over(ago) {
+        return Ok(Glance::Look(K::is_hold(&plan, &scene)));
+    }
+    if K::check(&plan).is_none() {
+        context.slots.stop(&uid);
+    }
+    Ok(Glance::Rest(next(&plan, ago, now, context)))
+}
+
+/// Looks at the API server itself, decides, and carries it out.
+async fn act<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Next, Error> {
+    let uid = object.uid().unwrap_or_default();
+    let Some(mut scene) = K::live(object, context).await? else {
+        context.forget(&uid);
+        return Ok(when::when_it_changes());
+    };
+    context.slots.looked(&uid);
+    let mut at = now();
+    let mut plan = decide::<K>(&scene, at)?;
+    if let Some(request) = K::check(&plan).cloned() {
+        let asked = K::asked(&scene, &request);
+        match context.slots.look(&uid, &asked) {
+            Stand::Running => return Ok(next(&plan, Duration::ZERO, at, context)),
+            Stand::None => {
+                begin(object, &scene, &request, asked, context);
+                return Ok(next(&plan, Duration::ZERO, at, context));
+            }
+            Stand::Done(tried, is_new) => {
+                // The answers are older than this look at the pods: what they say is about what is seen here.
+                K::hear(&mut scene, *tried, is_new, context);
+                at = now();
+                plan = decide::<K>(&scene, at)?;
+                if K::check(&plan).is_some() {
+                    context.slots.stop(&uid);
+                    return Ok(when::once_more());
+                }
+            }
+        }
+    }
+    K::apply(&plan, &scene, context).await?;
+    context.slots.stop(&uid);
+    Ok(next(&plan, Duration::ZERO, at, context))
+}
+
+/// Starts a try beside the controller; its end wakes the object.
+fn begin<K: Kind>(object: &K::Object, scene: &K::Scene, request: &CheckRequest, asked: Asked, context: &Context<K>) {
+    let Some(attempt) = K::attempt(scene, request, context) else { return };
+    let (queue, name) = (context.queue.clone(), ObjectRef::from_obj(object));
+    context.slots.start(&object.uid().unwrap_or_default(), asked, attempt.make(), move || send(&queue, [name]));
+}
+
+/// A panic in the decision about one object is an error of this object.
+fn decide<K: Kind>(scene: &K::Scene, now: Timestamp) -> Result<K::Plan, Error> {
+    let decided = std::panic::catch_unwind(AssertUnwindSafe(|| K::decide(scene, now)));
+    decided.map_err(|panic| Error::Panic(panic_text(&*panic)))
+}
+
+fn period<K: Kind>(plan: &K::Plan, context: &Context<K>) -> Period {
+    if K::is_at_rest(plan) {
+        Period::at_rest(K::store(&context.caches).len(), context.resync)
+    } else {
+        Period::IN_MOTION
+    }
+}
+
+fn next<K: Kind>(plan: &K::Plan, ago: Duration, now: Timestamp, context: &Context<K>) -> Next {
+    when::next_look(period(plan, context), ago, K::wake(plan), now)
+}
