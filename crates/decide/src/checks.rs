@@ -93,8 +93,10 @@ impl Cycle {
         let next = self.next;
         let is_due = |answer: &&Try| next.is_none_or(|next| answer.time >= next);
         let answer = sight.answer.filter(|answer| self.whole_since.is_some_and(|since| answer.time >= since));
-        // Two operators may have asked, while one took over from the other. What the other was told counts once, but a refusal ends a streak.
-        if answer.is_some_and(|answer| !is_due(&answer) && has_refused(answer)) {
+        // Two operators may have asked, while one took over from the other. What the other was told is no pass in a row; if it is none at all,
+        // it ends the row.
+        let is_pass = |answer: &Try| is_counted(answer) && !has_refused(answer);
+        if answer.is_some_and(|answer| !is_due(&answer) && !is_pass(answer)) {
             self.break_streak();
         }
         let answer = answer.filter(is_due);

@@ -56,6 +56,8 @@ struct Share {
 /// The right to have a request under way; ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
+    /// They go before the visit does.
+    permits: Vec<OwnedSemaphorePermit>,
     visit: Visit<'a>,
     /// Until when the request has to be done.
     pub(crate) deadline: Instant,
@@ -64,7 +66,6 @@ pub(crate) struct Place<'a> {
     /// How long this place was waited for.
     pub(crate) waited: Duration,
     is_large: bool,
-    permits: Vec<OwnedSemaphorePermit>,
 }
 
 /// Somebody who has or awaits a place.

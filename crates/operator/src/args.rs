@@ -146,14 +146,15 @@ impl RunArgs {
 /// How much is done at once, and how often.
 #[derive(Args, Clone, Debug)]
 pub struct WorkArgs {
-    /// So many objects are looked at and written at the API server at the same time, and as many beside them that hold a release.
-    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// So many objects are looked at and written at the API server at the same time, a quarter of them in one namespace. There are as many places
+    /// more for what holds a release, and for what a check has answered.
+    #[arg(long, value_name = "COUNT", default_value_t = WorkArgs::default().concurrency, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub concurrency: u16,
     /// Each object at rest is looked at within so many seconds, whatever the watches say. With more than 800 objects it takes longer.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..=86400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = WorkArgs::default().resync, value_parser = clap::value_parser!(u64).range(30..=86400))]
     pub resync: u64,
     /// So many objects are asked for in one page of a list.
-    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=10000))]
+    #[arg(long, value_name = "COUNT", default_value_t = WorkArgs::default().page_size, value_parser = clap::value_parser!(u32).range(10..=10000))]
     pub page_size: u32,
     /// Threads that work. Without it: as many as there are processors, 4 at most.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -163,7 +164,7 @@ pub struct WorkArgs {
 /// As without any flag.
 impl Default for WorkArgs {
     fn default() -> Self {
-        Self { concurrency: 32, resync: 300, page_size: 500, worker_threads: None }
+        Self { concurrency: 64, resync: 300, page_size: 500, worker_threads: None }
     }
 }
 
@@ -253,15 +254,9 @@ mod tests {
     }
 
     #[test]
-    fn without_flags_the_work_is_as_by_default() {
-        let Command::Run(run) = Cli::parse_from(["sts-plus", "run"]).command else { panic!("not run") };
-        let (told, default) = (run.work, WorkArgs::default());
-        assert_eq!(
-            (told.concurrency, told.resync, told.page_size, told.worker_threads),
-            (default.concurrency, default.resync, default.page_size, default.worker_threads)
-        );
-        assert!((1..=4).contains(&default.threads()));
-        assert_eq!(WorkArgs { worker_threads: Some(7), ..default }.threads(), 7);
+    fn there_are_as_many_threads_as_processors_and_four_at_most_unless_told_otherwise() {
+        assert!((1..=4).contains(&WorkArgs::default().threads()));
+        assert_eq!(WorkArgs { worker_threads: Some(7), ..WorkArgs::default() }.threads(), 7);
     }
 
     #[test]

@@ -15,6 +15,8 @@ const WATCH: Duration = Duration::from_mins(6);
 const RUN: Duration = Duration::from_mins(7);
 /// Every call of a run has a deadline; together they stay below this.
 const LONGEST_RUN: Duration = Duration::from_mins(10);
+/// A server that ends each watch at once is not asked for the next one sooner.
+const WATCHES_APART: Duration = Duration::from_millis(200);
 /// The election comes round with each renewal, or when the lease of another runs out.
 const ELECTION: Duration = Duration::from_mins(3);
 
@@ -22,6 +24,8 @@ const ELECTION: Duration = Duration::from_mins(3);
 #[derive(Debug)]
 pub struct Pulse {
     watches: Mutex<HashMap<String, Instant>>,
+    /// When the last watch of a path was begun, or is to begin.
+    begun: Mutex<HashMap<String, Instant>>,
     runs: Mutex<HashMap<u64, Instant>>,
     next: AtomicU64,
     last_run: Mutex<Instant>,
@@ -34,6 +38,7 @@ impl Default for Pulse {
     fn default() -> Self {
         Self {
             watches: Mutex::default(),
+            begun: Mutex::default(),
             runs: Mutex::default(),
             next: AtomicU64::new(0),
             last_run: Mutex::new(Instant::now()),
@@ -69,6 +74,14 @@ impl Pulse {
         }
     }
 
+    /// A watch of `path` is to begin: how long it waits, so that watches that end at once do not follow each other without a pause.
+    pub fn next_watch(&self, path: &str) -> Duration {
+        let (mut begun, now) = (lock(&self.begun), Instant::now());
+        let at = begun.get(path).map_or(now, |last| now.max(*last + WATCHES_APART));
+        begun.insert(path.to_owned(), at);
+        at.duration_since(now)
+    }
+
     /// The paths that are followed, and how long ago each has come round.
     pub fn watches(&self) -> Vec<(String, Duration)> {
         lock(&self.watches).iter().map(|(path, since)| (path.clone(), since.elapsed())).collect()
@@ -79,11 +92,15 @@ impl Pulse {
         *lock(&self.election) = Some(Instant::now());
     }
 
-    /// A run of the controller begins.
+    /// A controller looks at an object.
+    pub fn glanced(&self) {
+        *lock(&self.last_run) = Instant::now();
+    }
+
+    /// It is its turn, and it waits for the API server from now on.
     #[must_use]
     pub fn run(&self) -> Run<'_> {
         let (id, now) = (self.next.fetch_add(1, Ordering::Relaxed), Instant::now());
-        *lock(&self.last_run) = now;
         lock(&self.runs).insert(id, now);
         Run { pulse: self, id }
     }
@@ -142,6 +159,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn watches_that_end_at_once_keep_a_distance() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.next_watch("/api/v1/pods"), Duration::ZERO);
+        assert_eq!(pulse.next_watch("/api/v1/nodes"), Duration::ZERO, "another one");
+        assert_eq!(pulse.next_watch("/api/v1/pods"), WATCHES_APART);
+        advance(WATCHES_APART * 3).await;
+        assert_eq!(pulse.next_watch("/api/v1/pods"), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn without_objects_nobody_runs_and_with_some_somebody_must() {
         let pulse = Pulse::default();
         advance(RUN + Duration::from_secs(1)).await;
@@ -151,7 +178,7 @@ mod tests {
         assert_eq!(pulse.check(true), Ok(()));
         advance(Duration::from_secs(1)).await;
         assert!(pulse.check(true).unwrap_err().contains("no PhasedRollout was looked at"));
-        drop(pulse.run());
+        pulse.glanced();
         assert_eq!(pulse.check(true), Ok(()));
     }
 
@@ -160,7 +187,7 @@ mod tests {
         let pulse = Pulse::default();
         let run = pulse.run();
         advance(LONGEST_RUN + Duration::from_secs(1)).await;
-        drop(pulse.run());
+        pulse.glanced();
         assert!(pulse.check(true).unwrap_err().contains("goes on"));
         drop(run);
         assert_eq!(pulse.check(true), Ok(()));

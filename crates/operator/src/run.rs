@@ -2,11 +2,10 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::channel::mpsc;
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use kube::api::DynamicObject;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Error as ControllerError};
@@ -23,6 +22,7 @@ use crate::checks::{Prober, prober};
 use crate::client::{self, USER_AGENT};
 use crate::controllers::extended_stateful_set::ExtendedStatefulSets;
 use crate::controllers::phased_rollout::PhasedRollouts;
+use crate::controllers::slots::Slots;
 use crate::controllers::turns::Turns;
 use crate::controllers::{Context, Kind, after_error, reconcile};
 use crate::errors::{Error, told};
@@ -60,7 +60,7 @@ pub async fn run(args: &RunArgs) -> anyhow::Result<()> {
     let scopes = Scope::of(&args.namespaces);
     tracing::info!(version = USER_AGENT, ?scopes, identity = args.identity.as_deref(), "sts-plus starts");
 
-    let shared = Shared::new(client, wire, policy, args.work.clone());
+    let shared = Shared { scopes: scopes.len(), ..Shared::new(client, wire, policy, args.work.clone()) };
     let mut work = Work::start(shared, &scopes);
     let web = work.web();
     if let Some(listener) = listener {
@@ -105,6 +105,7 @@ impl Work {
             streams.spawn(watch::follow_policy(shared.client.clone(), kind, Arc::clone(&shared.hold)));
         }
         streams.spawn(Arc::clone(&shared.hold).keep_asking());
+        streams.spawn(tell_the_hold(Arc::clone(&shared.hold), shared.wire.guard.changes()));
         let started = scopes.iter().map(|scope| start(scope, &shared, &mut streams, &mut controllers));
         let (stops, caches): (Vec<Vec<_>>, _) = started.unzip();
         Self { shared, streams, controllers, stops: stops.into_iter().flatten().collect(), caches }
@@ -157,6 +158,7 @@ struct Shared {
     prober: Arc<Prober>,
     turns: Turns,
     work: WorkArgs,
+    scopes: usize,
     /// See [`ExtendedStatefulSets::keeps_children`].
     keeps_children: bool,
 }
@@ -172,13 +174,20 @@ impl Shared {
             prober: Arc::new(prober),
             turns: Turns::new(usize::from(work.concurrency)),
             work,
+            scopes: 1,
             keeps_children: false,
             client,
             wire,
         }
     }
 
-    fn context<K: Kind>(&self, caches: &Arc<Caches>, queue: Queue<K::Object>, kind: K) -> Arc<Context<K>> {
+    fn context<K: Kind>(
+        &self,
+        caches: &Arc<Caches>,
+        queue: Queue<K::Object>,
+        slots: Arc<Slots<K::Findings>>,
+        kind: K,
+    ) -> Arc<Context<K>> {
         Arc::new(Context {
             client: self.client.clone(),
             guard: Arc::clone(&self.wire.guard),
@@ -189,10 +198,10 @@ impl Shared {
             written: Arc::clone(&self.written),
             events: Arc::clone(&self.events),
             prober: Arc::clone(&self.prober),
-            slots: Arc::default(),
+            slots,
             resync: Duration::from_secs(self.work.resync),
             turns: self.turns.clone(),
-            waiting: AtomicUsize::new(0),
+            scopes: self.scopes,
             kind,
         })
     }
@@ -205,25 +214,37 @@ fn start(
     streams: &mut JoinSet<()>,
     controllers: &mut JoinSet<()>,
 ) -> (Vec<oneshot::Sender<()>>, Arc<Caches>) {
-    let (rollouts, asked) = mpsc::unbounded();
-    let (owners, asked_owners) = mpsc::unbounded();
+    let (rollouts, asked) = Queue::new();
+    let (owners, asked_owners) = Queue::new();
     let queues = Queues { rollouts, owners };
-    let caches = watch::start(
-        &shared.client,
-        &shared.wire.pulse,
-        scope,
-        shared.work.page_size,
-        &queues,
-        &shared.written,
-        streams,
-    );
+    let (slots, slots_of_owners) = (Arc::new(Slots::default()), Arc::new(Slots::default()));
+    let forget = {
+        let (written, slots, owners) = (Arc::clone(&shared.written), Arc::clone(&slots), Arc::clone(&slots_of_owners));
+        move |uid: &str| {
+            written.forget(uid);
+            slots.forget(uid);
+            owners.forget(uid);
+        }
+    };
+    let forget: watch::Forget = Arc::new(forget);
+    let caches =
+        watch::start(&shared.client, &shared.wire.pulse, scope, shared.work.page_size, &queues, &forget, streams);
 
     streams.spawn(wake(shared.hold.changes(), shared.wire.guard.changes(), Arc::clone(&caches), queues.clone()));
     let kind = PhasedRollouts { hold: Arc::clone(&shared.hold) };
-    let rollouts = shared.context(&caches, queues.rollouts, kind);
+    let rollouts = shared.context(&caches, queues.rollouts, slots, kind);
     let kind = ExtendedStatefulSets { keeps_children: shared.keeps_children };
-    let owners = shared.context(&caches, queues.owners, kind);
+    let owners = shared.context(&caches, queues.owners, slots_of_owners, kind);
     (vec![control(rollouts, asked, controllers), control(owners, asked_owners, controllers)], caches)
+}
+
+/// Whoever leads from now on finds out anew what the API server holds.
+async fn tell_the_hold(hold: Arc<Hold>, mut leads: tokio::sync::watch::Receiver<bool>) {
+    while leads.changed().await.is_ok() {
+        if *leads.borrow() {
+            hold.leads();
+        }
+    }
 }
 
 /// Whoever leads from now on looks at everything at once, and all of a namespace look when something new is known of its hold.
@@ -254,26 +275,28 @@ fn control<K: Kind>(
     asked: mpsc::UnboundedReceiver<ObjectRef<K::Object>>,
     controllers: &mut JoinSet<()>,
 ) -> oneshot::Sender<()> {
-    let (stop, stopped) = oneshot::channel();
-    // The primary stream is one of ours like the others: its failures pace nothing but itself.
-    let controller = Controller::for_stream(futures::stream::pending(), K::store(&context.caches).clone())
-        .reconcile_on(asked)
-        .graceful_shutdown_on(told_to(stopped));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = stopped.shared();
     controllers.spawn(async move {
         // Else each object would be read from the API server once, just because we have started.
-        context.caches.settle().await;
+        tokio::select! {
+            () = context.caches.settle() => {}
+            _ = stopped.clone() => return,
+        }
+        // The primary stream is one of ours like the others: its failures pace nothing but itself.
+        let controller = Controller::for_stream(futures::stream::pending(), K::store(&context.caches).clone())
+            .reconcile_on(asked)
+            .graceful_shutdown_on(stopped.map(drop));
         let runs = controller.run(reconcile, after_error, Arc::clone(&context));
         watch_over(runs, |gone| {
-            K::gone(gone.namespace.as_deref().unwrap_or_default(), &gone.name, &context.metrics);
+            let namespace = gone.namespace.as_deref().unwrap_or_default();
+            let _ = context.queue.why(&ObjectRef::new(&gone.name).within(namespace));
+            K::gone(namespace, &gone.name, &context.metrics);
             context.forget(gone.extra.uid.as_deref().unwrap_or_default());
         })
         .await;
     });
     stop
-}
-
-async fn told_to(stop: oneshot::Receiver<()>) {
-    let _ = stop.await;
 }
 
 /// Follows the runs of a controller until it ends. What an object's run says was told where it happened.

@@ -159,7 +159,6 @@ mod tests {
     use std::time::Duration;
 
     use axum::body::{Body as Answer, Bytes};
-    use futures::channel::mpsc;
     use http::{Request, Response};
     use kube::client::{Body, ClientBuilder};
     use serde_json::json;
@@ -169,7 +168,7 @@ mod tests {
     use super::*;
     use crate::hold::Hold;
     use crate::leader::Guard;
-    use crate::watch::{self, Queues, Scope};
+    use crate::watch::{self, Queue, Queues, Scope};
     use crate::wire::WireLayer;
 
     /// How an API server treats lists and watches.
@@ -236,9 +235,9 @@ mod tests {
             for kind in watch::POLICY_KINDS {
                 streams.spawn(watch::follow_policy(client.clone(), kind, Arc::clone(&hold)));
             }
-            let queues = Queues { rollouts: mpsc::unbounded().0, owners: mpsc::unbounded().0 };
-            let caches =
-                watch::start(&client, &wire.pulse, &Scope::Cluster, 500, &queues, &Arc::default(), &mut streams);
+            let queues = Queues { rollouts: Queue::new().0, owners: Queue::new().0 };
+            let forget: watch::Forget = Arc::new(|_| ());
+            let caches = watch::start(&client, &wire.pulse, &Scope::Cluster, 500, &queues, &forget, &mut streams);
             let exposed = Exposed::new(&wire, &[Arc::clone(&caches)]);
             let web = Arc::new(Web::new(Arc::clone(&wire.pulse), exposed, vec![caches]));
             Self { web, wire, _streams: streams }
@@ -308,7 +307,7 @@ mod tests {
         let (after, text) = rig.dies_within(HOUR).await.unwrap();
         assert!(text.starts_with("500 no PhasedRollout was looked at"), "{text}");
         assert!(after > Duration::from_mins(6) && after < Duration::from_mins(8), "{after:?}");
-        drop(rig.wire.pulse.run());
+        rig.wire.pulse.glanced();
         assert_eq!(rig.alive().await, Ok(()));
     }
 

@@ -4,6 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
@@ -67,26 +68,31 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let verb = verb_of_request(request.method(), request.uri());
         let is_read = request.method() == Method::GET;
+        let mut pause = Duration::ZERO;
         if verb == "watch" {
             self.layer.pulse.came_round(request.uri().path());
+            pause = self.layer.pulse.next_watch(request.uri().path());
         }
         if !is_read && !self.layer.guard.is_open() {
             return Box::pin(std::future::ready(Err(NotLeading.into())));
         }
         let is_write = !is_read && verb != "dry-run";
         let write = is_write.then(|| (request.method().clone(), request.uri().path().to_owned()));
-        let mut call = Call { verb, begun: Instant::now(), code: None, metrics: Arc::clone(&self.layer.metrics) };
+        let call = Call { verb, begun: Instant::now(), code: None, write, metrics: Arc::clone(&self.layer.metrics) };
         let guard = Arc::clone(&self.layer.guard);
         let answer = self.inner.call(request);
         Box::pin(async move {
+            // The whole of it, which ends with this.
+            let mut call = call;
+            // The request is not sent before its answer is asked for.
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
             let answer = tokio::select! {
                 answer = answer => answer,
                 () = guard.closed(), if is_write => Err(LedNoMore.into()),
             };
             call.code = answer.as_ref().ok().map(|response| response.status().as_u16());
-            if let Some((method, path)) = write {
-                call.metrics.wrote(&method, &path, call.code);
-            }
             answer
         })
     }
@@ -97,12 +103,17 @@ struct Call {
     verb: &'static str,
     begun: Instant,
     code: Option<u16>,
+    /// Method and path of a write.
+    write: Option<(Method, String)>,
     metrics: Arc<Metrics>,
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
         self.metrics.called(self.verb, self.code, self.begun.elapsed());
+        if let Some((method, path)) = &self.write {
+            self.metrics.wrote(method, path, self.code);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::Ground;
@@ -60,6 +60,8 @@ struct Inner {
     rules: Mutex<Vec<Rule>>,
     records: Mutex<Vec<Record>>,
     watches: Mutex<Watches>,
+    /// The resource of which all open watches expire.
+    expiry: broadcast::Sender<String>,
     kills: mpsc::UnboundedSender<oneshot::Sender<()>>,
     /// True between an answer and the kill that comes after it.
     doomed: tokio::sync::watch::Sender<bool>,
@@ -75,6 +77,7 @@ impl Proxy {
             rules: Mutex::default(),
             records: Mutex::default(),
             watches: Mutex::default(),
+            expiry: broadcast::Sender::new(16),
             kills,
             doomed: tokio::sync::watch::Sender::new(false),
         });
@@ -111,6 +114,17 @@ impl Proxy {
     /// Whether a watch of a resource had something to say since it was frozen.
     pub fn has_silenced(&self, resource: &str) -> bool {
         self.inner.watches().frozen.get(resource).is_some_and(|has_silenced| *has_silenced)
+    }
+
+    /// Every open watch of a resource expires: its list has to be read anew.
+    pub fn expire(&self, resource: &str) {
+        // Without an open watch nobody hears it.
+        let _ = self.inner.expiry.send(resource.to_owned());
+    }
+
+    /// No watch of a resource lasts longer from now on, counted from its begin.
+    pub fn shorten(&self, resource: &str, longest: Duration) {
+        self.inner.watches().shortened.insert(resource.to_owned(), longest);
     }
 
     /// The events of this resource for which `lost` is true never arrive.

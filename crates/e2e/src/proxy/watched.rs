@@ -1,13 +1,16 @@
-//! Watches that pass through: event by event, unless they are frozen or an event gets lost.
+//! Watches that pass through: event by event, unless they are frozen, an event gets lost, or they end before their time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _, stream};
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::Value;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::Instant;
 
 use super::Inner;
 use super::serve::{Body, BoxError};
@@ -21,7 +24,16 @@ pub(super) struct Watches {
     /// Those that are frozen, and whether one of them had something to say since.
     pub(super) frozen: BTreeMap<String, bool>,
     pub(super) losses: BTreeMap<String, Loss>,
+    /// How long a watch of a resource lasts at most.
+    pub(super) shortened: BTreeMap<String, Duration>,
 }
+
+/// What the API server says to whom it cannot tell any more what has happened since.
+const EXPIRED: &str = concat!(
+    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+    r#""message":"too old resource version","reason":"Expired","code":410}}"#,
+    "\n"
+);
 
 impl Watches {
     /// A watch of this resource has something to say: whether it stays silent.
@@ -42,6 +54,28 @@ struct Passing {
     from: BodyStream<Incoming>,
     rest: BytesMut,
     inner: Arc<Inner>,
+    expiry: broadcast::Receiver<String>,
+    /// When it ends.
+    end: Option<Instant>,
+    is_over: bool,
+}
+
+/// Waits until the watches of `resource` expire.
+async fn expired(expiry: &mut broadcast::Receiver<String>, resource: &str) {
+    loop {
+        match expiry.recv().await {
+            Ok(expired) if expired == resource => return,
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return std::future::pending().await,
+        }
+    }
+}
+
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The body of a watch of `resource`.
@@ -50,6 +84,9 @@ pub(super) fn watched(resource: &str, from: Incoming, inner: &Arc<Inner>) -> Bod
         resource: resource.to_owned(),
         from: BodyStream::new(from),
         rest: BytesMut::new(),
+        expiry: inner.expiry.subscribe(),
+        end: inner.watches().shortened.get(resource).map(|longest| Instant::now() + *longest),
+        is_over: false,
         inner: Arc::clone(inner),
     };
     StreamBody::new(passing.events()).boxed_unsync()
@@ -66,7 +103,17 @@ impl Passing {
                         return Some((Ok(Frame::data(event)), passing));
                     }
                 }
-                let part = passing.from.next().await;
+                if passing.is_over {
+                    return None;
+                }
+                let part = tokio::select! {
+                    part = passing.from.next() => part,
+                    () = expired(&mut passing.expiry, &passing.resource) => {
+                        passing.is_over = true;
+                        return Some((Ok(Frame::data(Bytes::from_static(EXPIRED.as_bytes()))), passing));
+                    }
+                    () = until(passing.end) => return None,
+                };
                 let is_frozen = passing.inner.watches().silences(&passing.resource);
                 if is_frozen {
                     std::future::pending::<()>().await;

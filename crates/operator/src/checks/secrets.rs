@@ -151,7 +151,9 @@ impl Seen {
         let generation = rollout.metadata.generation;
         let status = rollout.status.as_ref().filter(|status| status.observed_generation == generation)?;
         let valid = ConditionType::ChecksValid.to_string();
-        let valid = status.conditions.iter().find(|condition| condition.type_ == valid)?;
+        let is_of_it = |told: Option<i64>| told == generation;
+        let mut valid = status.conditions.iter().filter(|condition| condition.type_ == valid);
+        let valid = valid.find(|condition| is_of_it(condition.observed_generation))?;
         let is_refused = valid.reason == Reason::InvalidCredentials.to_string();
         let problem = || ConfigProblem { reason: Reason::InvalidCredentials, message: valid.message.clone() };
         let problems = is_refused.then(problem).into_iter().collect();

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 use super::slots::{Asked, Slots, Stand};
 use super::trouble::{self, Troubled};
-use super::turns::{Turn, Turns};
+use super::turns::{Lane, Turns};
 use super::when::{self, Period, now};
 use crate::checks::{Attempt, Prober};
 use crate::errors::{Class, Error};
@@ -26,11 +26,13 @@ use crate::leader::Guard;
 use crate::metrics::Metrics;
 use crate::pulse::Pulse;
 use crate::telemetry::panic_text;
-use crate::watch::{Caches, Queue, send};
+use crate::watch::{Caches, Queue};
 use crate::written::Written;
 
 /// Each run has a number, by which its lines in the log are found.
 static RUNS: AtomicU64 = AtomicU64::new(1);
+/// How soon an object that waits for its turn sees what happens to it.
+const AGAIN: Duration = Duration::from_millis(250);
 /// A conflict is looked at again at once this often in one run.
 pub(super) const FRESH_ROUNDS: u32 = 3;
 
@@ -133,20 +135,13 @@ pub(crate) struct Context<K: Kind> {
     pub resync: Duration,
     /// Whose turn it is.
     pub turns: Turns,
-    /// How many wait for theirs.
-    pub waiting: AtomicUsize,
+    /// How many sets of streams and controllers there are.
+    pub scopes: usize,
     /// What only this kind needs.
     pub kind: K,
 }
 
 impl<K: Kind> Context<K> {
-    async fn turn(&self, is_hold: bool) -> Turn {
-        self.metrics.queued(K::NAME, self.waiting.fetch_add(1, Ordering::Relaxed) + 1);
-        let turn = self.turns.take(is_hold).await;
-        self.metrics.queued(K::NAME, self.waiting.fetch_sub(1, Ordering::Relaxed) - 1);
-        turn
-    }
-
     /// The object with this UID is gone.
     pub fn forget(&self, uid: &str) {
         self.slots.forget(uid);
@@ -160,8 +155,9 @@ impl<K: Kind> Context<K> {
 ///
 /// What went wrong; [`after_error`] says when the object is looked at again.
 pub(crate) async fn reconcile<K: Kind>(object: Arc<K::Object>, context: Arc<Context<K>>) -> Result<Next, Error> {
-    let _run = context.pulse.run();
-    let uid = object.uid().unwrap_or_default();
+    context.pulse.glanced();
+    let (uid, name) = (object.uid().unwrap_or_default(), ObjectRef::from_obj(&*object));
+    let why = context.queue.why(&name).unwrap_or("its time");
     if !context.guard.is_open() {
         context.slots.stop(&uid);
         return Ok(when::not_leading());
@@ -171,7 +167,7 @@ pub(crate) async fn reconcile<K: Kind>(object: Arc<K::Object>, context: Arc<Cont
     }
     let (begun, id) = (Instant::now(), RUNS.fetch_add(1, Ordering::Relaxed));
     let run = AssertUnwindSafe(run(&*object, &*context)).catch_unwind();
-    let outcome = run.instrument(tracing::info_span!("run", id)).await;
+    let outcome = run.instrument(tracing::info_span!("run", id, why)).await;
     let outcome = outcome.unwrap_or_else(|panic| Err(Error::Panic(panic_text(&*panic))));
     context.metrics.ran(K::NAME, begun.elapsed());
     match &outcome {
@@ -196,25 +192,58 @@ pub(crate) fn after_error<K: Kind>(object: Arc<K::Object>, error: &Error, contex
 enum Glance {
     /// Nothing is to be done until then.
     Rest(Next),
-    /// The API server is to be looked at; true if something is to be held.
-    Look(bool),
+    /// The API server is to be looked at, for this.
+    Look(Lane),
 }
 
 async fn run<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Next, Error> {
     let mut glance = glance(object, context)?;
-    if K::is_due(object, context) && !matches!(glance, Glance::Look(true)) {
-        let _turn = context.turn(false).await;
-        K::find_out(object, context).await;
+    if K::is_due(object, context) && !matches!(glance, Glance::Look(Lane::Hold)) {
+        let find_out = async {
+            let _turn = (context.turns.take(Lane::Look, &namespace(object)).await, context.pulse.run());
+            K::find_out(object, context).await;
+        };
+        tokio::select! {
+            () = find_out => {}
+            _ = changed(object, Lane::Look, context) => {}
+        }
         glance = self::glance(object, context)?;
     }
-    match glance {
-        Glance::Rest(next) => Ok(next),
-        Glance::Look(is_hold) => {
-            let _turn = context.turn(is_hold).await;
-            // A future of this size is not made for each of thousands that wait.
-            Box::pin(fresh_rounds(|| act(object, context))).await
+    let (waiting, namespace) = (context.metrics.waits(K::NAME), namespace(object));
+    loop {
+        let lane = match glance {
+            Glance::Rest(next) => return Ok(next),
+            Glance::Look(lane) => lane,
+        };
+        tokio::select! {
+            turn = context.turns.take(lane, &namespace) => {
+                let _turn = (turn, context.pulse.run());
+                drop(waiting);
+                // A future of this size is not made for each of thousands that wait.
+                return Box::pin(fresh_rounds(|| act(object, context))).await;
+            }
+            changed = changed(object, lane, context) => glance = changed?,
         }
     }
+}
+
+/// Waits until there is something else to do than what it waits for in this lane: what happens to an object that waits is seen at once.
+async fn changed<K: Kind>(object: &K::Object, lane: Lane, context: &Context<K>) -> Result<Glance, Error> {
+    let name = ObjectRef::from_obj(object);
+    loop {
+        tokio::time::sleep(AGAIN).await;
+        if context.queue.why(&name).is_none() {
+            continue;
+        }
+        match glance(object, context)? {
+            Glance::Look(same) if same == lane => {}
+            other => return Ok(other),
+        }
+    }
+}
+
+fn namespace(object: &impl kube::Resource) -> String {
+    object.meta().namespace.clone().unwrap_or_default()
 }
 
 /// Acts, and looks again at once after a conflict, some times.
@@ -236,8 +265,14 @@ where
 
 /// Decides on the caches.
 fn glance<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Glance, Error> {
-    let Some(scene) = K::cached(object, context) else { return Ok(Glance::Look(false)) };
-    let (uid, now) = (object.uid().unwrap_or_default(), now());
+    let uid = object.uid().unwrap_or_default();
+    let look = |is_hold: bool| match is_hold {
+        true => Glance::Look(Lane::Hold),
+        false if context.slots.is_done(&uid) => Glance::Look(Lane::Answer),
+        false => Glance::Look(Lane::Look),
+    };
+    let Some(scene) = K::cached(object, context) else { return Ok(look(false)) };
+    let now = now();
     let plan = decide::<K>(&scene, now)?;
     let ago = context.slots.look_ago(&uid);
     let is_nothing = match K::check(&plan) {
@@ -245,7 +280,7 @@ fn glance<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Glance, E
         None => K::is_nothing(&plan, &scene),
     };
     if !is_nothing || period(&plan, context).is_over(ago) {
-        return Ok(Glance::Look(K::is_hold(&plan, &scene)));
+        return Ok(look(K::is_hold(&plan, &scene)));
     }
     if K::check(&plan).is_none() {
         context.slots.stop(&uid);
@@ -292,7 +327,9 @@ async fn act<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Next, 
 fn begin<K: Kind>(object: &K::Object, scene: &K::Scene, request: &CheckRequest, asked: Asked, context: &Context<K>) {
     let Some(attempt) = K::attempt(scene, request, context) else { return };
     let (queue, name) = (context.queue.clone(), ObjectRef::from_obj(object));
-    context.slots.start(&object.uid().unwrap_or_default(), asked, attempt.make(), move || send(&queue, [name]));
+    context
+        .slots
+        .start(&object.uid().unwrap_or_default(), asked, attempt.make(), move || queue.ask([name], "its check"));
 }
 
 /// A panic in the decision about one object is an error of this object.
@@ -303,7 +340,8 @@ fn decide<K: Kind>(scene: &K::Scene, now: Timestamp) -> Result<K::Plan, Error> {
 
 fn period<K: Kind>(plan: &K::Plan, context: &Context<K>) -> Period {
     if K::is_at_rest(plan) {
-        Period::at_rest(K::store(&context.caches).len(), context.resync)
+        // Each scope has its part of what all may cost the API server.
+        Period::at_rest(K::store(&context.caches).len().saturating_mul(context.scopes), context.resync)
     } else {
         Period::IN_MOTION
     }

@@ -97,6 +97,12 @@ impl<F: Default + Send + 'static> Slots<F> {
         attempt.is_some_and(|attempt| attempt.asked == *asked && attempt.outcome.is_none())
     }
 
+    /// True if a try has an outcome that nobody has written down.
+    pub fn is_done(&self, uid: &str) -> bool {
+        let slots = self.lock();
+        slots.get(uid).and_then(|slot| slot.attempt.as_ref()).is_some_and(|attempt| attempt.outcome.is_some())
+    }
+
     /// Where the try for `asked` stands. One for something else is stopped.
     pub fn look(&self, uid: &str, asked: &Asked) -> Stand {
         self.with(uid, |slot| {

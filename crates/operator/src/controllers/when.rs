@@ -15,6 +15,8 @@ const IN_MOTION: Duration = Duration::from_secs(12);
 /// a limit, and so has the period.
 const AT_REST: usize = 800;
 const LONGEST_PERIOD: Duration = Duration::from_mins(90);
+/// Each object is decided on anew within this time, on the caches, which costs the API server nothing.
+const GLANCE: Period = Period(Duration::from_mins(5));
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after an error that only a person can mend.
@@ -51,9 +53,10 @@ impl Period {
     }
 }
 
-/// The next look: when the plan wants it, or a period after the API server itself was looked at, which is so long ago, whichever comes first.
+/// The next look: when the plan wants it, or a period after the API server itself was looked at, which is so long ago, whichever comes first; and
+/// a glance at the caches before that.
 pub(super) fn next_look(period: Period, ago: Duration, wake: Option<Timestamp>, now: Timestamp) -> Next {
-    let period = period.once().saturating_sub(ago);
+    let period = period.once().saturating_sub(ago).min(GLANCE.once());
     let wake = wake.map(|wake| {
         let left = wake.duration_since(now).as_millis().clamp(0, i128::from(u32::MAX));
         // One more: never a moment too early.
@@ -67,7 +70,7 @@ pub(super) fn next_look(period: Period, ago: Duration, wake: Option<Timestamp>, 
 
 /// Another operator decides. All objects are looked at again when it is our turn.
 pub(super) fn not_leading() -> Next {
-    later(Period(LONGEST_PERIOD).once(), "another operator leads")
+    later(GLANCE.once(), "another operator leads")
 }
 
 /// It rests after failures; events do not cut that short.
@@ -140,6 +143,12 @@ mod tests {
     fn is_between(next: &Next, low: Duration, high: Duration) -> bool {
         let millis = low.as_millis()..=high.as_millis();
         millis.into_iter().any(|millis| *next == Next::requeue(Duration::from_millis(u64::try_from(millis).unwrap())))
+    }
+
+    #[test]
+    fn whatever_the_period_is_each_object_is_glanced_at() {
+        let next = next_look(Period(LONGEST_PERIOD), Duration::ZERO, None, now());
+        assert!(is_between(&next, GLANCE.shortest(), GLANCE.0), "{next:?}");
     }
 
     #[test]

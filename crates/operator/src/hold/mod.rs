@@ -48,6 +48,12 @@ impl Hold {
         self.sooner.notify_one();
     }
 
+    /// This operator leads from now on.
+    pub fn leads(&self) {
+        self.lock().leads(Instant::now());
+        self.sooner.notify_one();
+    }
+
     /// The namespaces of which something new is known, from now on: all who look at their sets look again.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Arc<str>> {

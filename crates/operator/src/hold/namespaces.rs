@@ -26,7 +26,7 @@ const SETTLING_PAUSE: Duration = Duration::from_millis(1500);
 /// A dry run that was begun and never came back is made again after this time.
 const LOST: Duration = Duration::from_mins(1);
 /// A namespace that nobody looked at for so long has no claimed sets any more. Each set is looked at every few minutes.
-const FORGOTTEN: Duration = Duration::from_hours(3);
+const FORGOTTEN: Duration = Duration::from_mins(15);
 /// So many sets of a namespace are kept to be asked about, the first by name, so that it is the same one each time.
 const CANDIDATES: usize = 4;
 
@@ -126,6 +126,15 @@ impl Namespaces {
         }
     }
 
+    /// This operator leads from now on: what it knows may be of long ago, and it was not let ask meanwhile.
+    pub(super) fn leads(&mut self, now: Instant) {
+        self.timetable.clear();
+        for (namespace, known) in &mut self.known {
+            (known.due, known.failures) = (now + pace::between(REMEMBERED.0, REMEMBERED.1), 0);
+            self.timetable.insert((known.due, Arc::clone(namespace)));
+        }
+    }
+
     /// When there is something to ask, if ever.
     pub(super) fn next(&self) -> Option<Instant> {
         self.timetable.first().map(|(due, _)| *due)
@@ -161,8 +170,9 @@ impl Namespaces {
         }
         if known.sets.is_empty() {
             // The next one who looks is asked about at once, or there is none.
+            let was_told = known.shown.is_some();
             self.forget(&question.namespace);
-            return false;
+            return was_told;
         }
         if changed.is_some_and(|changed| question.begun < changed) {
             // It may be about the policies as they were. It is asked again by now.

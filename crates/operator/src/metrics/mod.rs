@@ -9,6 +9,7 @@ mod rows;
 mod versions;
 
 pub use expose::{CONTENT_TYPE, Exposed, Zeros};
+pub use own::Waiting;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -66,9 +67,10 @@ impl Metrics {
         self.own.ran(kind, took);
     }
 
-    /// So many objects of this kind wait for a look.
-    pub fn queued(&self, kind: &'static str, count: usize) {
-        self.own.queued(kind, count);
+    /// An object of this kind waits for its turn, until what is returned is dropped.
+    #[must_use]
+    pub fn waits(&self, kind: &'static str) -> Waiting {
+        self.own.waits(kind)
     }
 
     /// The Prometheus at `origin` has answered, or failed to, after this time.

@@ -67,6 +67,16 @@ fn seconds() -> Histogram {
     Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
 }
 
+/// One that waits.
+#[derive(Debug)]
+pub struct Waiting(Gauge);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Own {
     pub(super) fn called(&self, verb: &'static str, code: Option<u16>, took: Duration) {
         let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
@@ -77,8 +87,10 @@ impl Own {
         self.runs.get_or_create(&Kind { kind }).observe(took.as_secs_f64());
     }
 
-    pub(super) fn queued(&self, kind: &'static str, count: usize) {
-        self.queues.get_or_create(&Kind { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
+    pub(super) fn waits(&self, kind: &'static str) -> Waiting {
+        let queue = self.queues.get_or_create(&Kind { kind }).clone();
+        queue.inc();
+        Waiting(queue)
     }
 
     pub(super) fn asked_prometheus(&self, origin: &str, took: Duration) {
@@ -128,7 +140,7 @@ mod tests {
         own.called("get", Some(200), Duration::from_millis(20));
         own.called("watch", None, Duration::from_secs(20));
         own.ran("PhasedRollout", Duration::from_millis(300));
-        own.queued("PhasedRollout", 7);
+        let _waiting: Vec<_> = (0..7).map(|_| own.waits("PhasedRollout")).collect();
         own.asked_prometheus("http://prometheus:9090", Duration::from_millis(2));
         let text = text(&own);
         for line in [

@@ -26,11 +26,12 @@ pub(super) trait Concerns: Keyed {
 }
 
 impl Concerned {
-    /// The ExtendedStatefulSet that made a StatefulSet or pod with these labels.
-    fn maker_of(&mut self, metadata: &ObjectMeta) {
+    /// The ExtendedStatefulSet that made a StatefulSet or pod with these labels, if it is there.
+    fn maker_of(&mut self, metadata: &ObjectMeta, caches: &Caches) {
         let label = metadata.labels.as_ref().and_then(|labels| labels.get(names::OWNER));
         if let (Some(owner), Some(namespace)) = (label, &metadata.namespace) {
-            self.owners.insert(ObjectRef::new(owner).within(namespace));
+            let owner = caches.owners.get(&ObjectRef::new(owner).within(namespace));
+            self.owners.extend(owner.iter().map(|owner| ObjectRef::from_obj(&**owner)));
         }
     }
 }
@@ -66,7 +67,7 @@ impl Concerns for SetObject {
     fn concerned(change: &Change<Self>, caches: &Caches) -> Concerned {
         let mut concerned = Concerned::default();
         for set in change.objects() {
-            concerned.maker_of(set.meta());
+            concerned.maker_of(set.meta(), caches);
             concerned.rollouts.extend(caches.rollouts_of(set.namespace(), set.name(), set.claimed_by()));
         }
         concerned
@@ -78,7 +79,7 @@ impl Concerns for PodObject {
     fn concerned(change: &Change<Self>, caches: &Caches) -> Concerned {
         let mut concerned = Concerned::default();
         for pod in change.objects() {
-            concerned.maker_of(&pod.metadata);
+            concerned.maker_of(&pod.metadata, caches);
             if let (Some(namespace), Some(owner)) = (pod.metadata.namespace.as_deref(), pod.owner_set()) {
                 let claim = caches.set(namespace, &owner.name).and_then(|set| set.claimed_by().map(str::to_owned));
                 concerned.rollouts.extend(caches.rollouts_of(namespace, &owner.name, claim.as_deref()));
@@ -100,7 +101,7 @@ impl Concerns for RefusalObject {
             let claim = set.as_ref().and_then(|set| set.claimed_by());
             concerned.rollouts.extend(caches.rollouts_of(namespace, name, claim));
             if let Some(set) = &set {
-                concerned.maker_of(set.meta());
+                concerned.maker_of(set.meta(), caches);
             }
         }
         concerned
@@ -138,7 +139,7 @@ mod tests {
 
     fn set(annotations: &Value) -> Value {
         json!({"metadata": {"name": "other", "namespace": "ns", "uid": "o", "annotations": annotations,
-            "labels": {names::OWNER: "es"}}})
+            "labels": {names::OWNER: "two"}}})
     }
 
     fn woken<K: Concerns>(change: &Change<K>) -> Vec<String> {
@@ -150,7 +151,7 @@ mod tests {
         let lost = change::<SetObject>(Some(set(&json!({names::CLAIM: "three"}))), Some(set(&json!({}))));
         assert_eq!(woken(&lost), ["three"]);
         let owners = SetObject::concerned(&lost, &caches()).owners;
-        assert_eq!(owners.into_iter().map(|owner| owner.name).collect::<Vec<_>>(), ["es"]);
+        assert_eq!(owners.into_iter().map(|owner| owner.name).collect::<Vec<_>>(), ["two"]);
     }
 
     #[test]

@@ -6,12 +6,12 @@ mod caches;
 mod concern;
 mod follow;
 mod interest;
+mod queue;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::channel::mpsc::UnboundedSender;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::core::GroupVersionKind;
@@ -26,6 +26,7 @@ pub use cache::{Cache, Keyed, Writer};
 pub use caches::{Caches, ServiceObject};
 use concern::{Concerned, Concerns};
 use follow::{Heard, Name, follow};
+pub use queue::Queue;
 
 use crate::admission;
 use crate::client::WATCH_SECONDS;
@@ -33,16 +34,15 @@ use crate::hold::Hold;
 use crate::pace::Pace;
 use crate::pulse::Pulse;
 use crate::views::{PodObject, REFUSALS, RefusalObject, SetObject};
-use crate::written::Written;
 
-/// Where the streams say which object to look at.
-pub type Queue<K = PhasedRollout> = UnboundedSender<ObjectRef<K>>;
+/// Called with the UID of each object that is gone: nothing is to be remembered of it.
+pub type Forget = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The queues of one scope.
 #[derive(Clone)]
 pub struct Queues {
     /// Of PhasedRollouts.
-    pub rollouts: Queue,
+    pub rollouts: Queue<PhasedRollout>,
     /// Of ExtendedStatefulSets.
     pub owners: Queue<ExtendedStatefulSet>,
 }
@@ -50,19 +50,21 @@ pub struct Queues {
 impl Queues {
     /// All look again.
     pub fn wake_all(&self, caches: &Caches) {
-        send(&self.rollouts, caches.all_rollouts());
-        send(&self.owners, caches.all_owners());
+        self.rollouts.ask(caches.all_rollouts(), "who leads");
+        self.owners.ask(caches.all_owners(), "who leads");
     }
 
     /// The PhasedRollouts of one namespace look again.
     pub fn wake_rollouts_in(&self, namespace: &str, caches: &Caches) {
-        let of_it = |rollout: &ObjectRef<PhasedRollout>| rollout.namespace.as_deref() == Some(namespace);
-        send(&self.rollouts, caches.all_rollouts().into_iter().filter(of_it));
+        let of_it = caches
+            .rollouts
+            .state_filter(|rollout: &PhasedRollout| rollout.metadata.namespace.as_deref() == Some(namespace));
+        self.rollouts.ask(of_it.iter().map(|rollout| ObjectRef::from_obj(&**rollout)), "the hold");
     }
 
-    fn wake(&self, concerned: Concerned) {
-        send(&self.rollouts, concerned.rollouts);
-        send(&self.owners, concerned.owners);
+    fn wake(&self, concerned: Concerned, what: &'static str) {
+        self.rollouts.ask(concerned.rollouts, what);
+        self.owners.ask(concerned.owners, what);
     }
 }
 
@@ -119,7 +121,7 @@ pub fn start(
     scope: &Scope,
     page_size: u32,
     queues: &Queues,
-    written: &Arc<Written>,
+    forget: &Forget,
     tasks: &mut JoinSet<()>,
 ) -> Arc<Caches> {
     let (rollouts, sets, pods) = (Writer::default(), Writer::default(), Writer::default());
@@ -133,7 +135,7 @@ pub fn start(
         services: services.cache(),
     });
     let config = || config().page_size(page_size);
-    let mut streams = Streams { client, pulse, scope, queues, written, caches: &caches, tasks };
+    let mut streams = Streams { client, pulse, scope, queues, forget, caches: &caches, tasks };
     streams.start("PhasedRollouts", DEFINED, config(), rollouts, interest::decoded);
     streams.start("ExtendedStatefulSets", DEFINED, config(), owners, interest::decoded);
     streams.start("StatefulSets", ALLOWED, config(), sets, |event| Some(interest::each(event, SetObject::shrunk)));
@@ -163,7 +165,7 @@ struct Streams<'a> {
     pulse: &'a Arc<Pulse>,
     scope: &'a Scope,
     queues: &'a Queues,
-    written: &'a Arc<Written>,
+    forget: &'a Forget,
     caches: &'a Arc<Caches>,
     tasks: &'a mut JoinSet<()>,
 }
@@ -187,16 +189,16 @@ impl Streams<'_> {
         K: Concerns + Send + Sync,
     {
         let api = self.scope.api::<W>(self.client);
-        let (pulse, written) = (Arc::clone(self.pulse), Arc::clone(self.written));
+        let (pulse, forget) = (Arc::clone(self.pulse), Arc::clone(self.forget));
         let (caches, queues) = (Arc::clone(self.caches), self.queues.clone());
         let hear = move |heard: Heard<W>| match heard {
             Heard::Event(event) => {
                 let changes = keep(event).map(|event| writer.apply(&event));
                 for change in changes.iter().flatten() {
                     if let Some(gone) = change.gone() {
-                        written.forget(gone);
+                        forget(gone);
                     }
-                    queues.wake(K::concerned(change, &caches));
+                    queues.wake(K::concerned(change, &caches), what);
                 }
             }
             Heard::Refused => writer.refused(),
@@ -228,21 +230,12 @@ pub async fn follow_policy(client: Client, kind: &'static str, hold: Arc<Hold>) 
         |heard| match heard {
             Heard::Event(Event::InitDone) if first => first = false,
             Heard::Event(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => hold.policies_changed(),
-            Heard::Event(Event::Init | Event::InitApply(_)) | Heard::Refused => {}
+            // What comes after a refusal is news.
+            Heard::Refused => first = false,
+            Heard::Event(Event::Init | Event::InitApply(_)) => {}
         },
     )
     .await;
-}
-
-/// Asks for a look at each object. The receiver goes only when the operator stops.
-pub fn send<K>(queue: &Queue<K>, objects: impl IntoIterator<Item = ObjectRef<K>>)
-where
-    K: Resource,
-    K::DynamicType: std::hash::Hash + Eq,
-{
-    for object in objects {
-        let _ = queue.unbounded_send(object);
-    }
 }
 
 #[cfg(test)]

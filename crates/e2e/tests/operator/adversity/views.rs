@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use jiff::SignedDuration;
 use serde_json::Value;
 use sts_plus_api::Phase;
 use sts_plus_e2e::World;
-use sts_plus_e2e::proxy::{Barrier, Fault, Record};
+use sts_plus_e2e::proxy::{Barrier, Fault, Proxy, Record};
 use testcluster::Method;
 
 use super::share::Share;
@@ -58,6 +60,45 @@ async fn with_silent_watches(share: Share) {
         let unheard: Vec<_> = frozen.iter().filter(|resource| !stage.proxy.has_silenced(resource)).collect();
         assert!(unheard.is_empty(), "they had nothing to say: {unheard:?}");
         finish(kind, stage).await;
+    }))
+    .await;
+}
+
+/// How soon something is written when a pod is Ready; the API server's own times are in whole seconds. By itself the operator looks after ten.
+const GOES_ON: SignedDuration = SignedDuration::from_secs(4);
+
+/// Every list is read anew all the time, or no watch lasts: what becomes of a pod is heard all the same.
+// spec: L076
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_that_are_read_anew_and_watches_that_end_at_once_delay_nothing() {
+    let disturb: [fn(&Proxy); 2] = [
+        |proxy| RESOURCES.iter().for_each(|resource| proxy.expire(resource)),
+        |proxy| RESOURCES.iter().for_each(|resource| proxy.shorten(resource, Duration::from_millis(20))),
+    ];
+    join_all(disturb.map(async |disturb| {
+        let stage = begun(Kind::Rollout, "anew").await;
+        for resource in RESOURCES {
+            stage.proxy.expire(resource);
+        }
+        let disturbing = async {
+            loop {
+                disturb(&stage.proxy);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            () = stage.until_over() => {}
+            () = disturbing => {}
+        }
+        let (world, writes) = (stage.scene.world(), stage.proxy.writes());
+        for pod in ["web-1", "web-2"] {
+            let ready = world.ready_since(pod).expect("it is Ready");
+            let next = writes.iter().map(|write| write.at).filter(|at| *at > ready).min();
+            let next = next.map(|next| next.duration_since(ready));
+            assert!(next.is_some_and(|next| next < GOES_ON), "after {pod} is Ready: {next:?}");
+        }
+        stage.proxy.heal();
+        finish(Kind::Rollout, stage).await;
     }))
     .await;
 }

@@ -72,10 +72,7 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
             let owner = templates::owner_at(*version, scene, context).await?;
             let body = scene.body(&owner, name, zone.as_deref(), *version, *replicas, *partition);
             let there = child::read(name, scene, context).await?;
-            let set: SetObject = child::replace(&there, &body, Mode::Write, scene, context).await?;
-            context.written.remember(set.uid(), set.metadata.resource_version.as_deref());
-            partition::is_granted(NewPartition::Set(*partition), &set, &context.written)?;
-            Some(set)
+            Some(child::replace(&there, &body, Mode::Write, scene, context).await?)
         }
         VersionAction::Scale { name, uid, generation, replicas } => {
             let operations = vec![
@@ -112,6 +109,9 @@ async fn act(action: &VersionAction, scene: &Scene, context: &Context) -> Result
     };
     if let Some(set) = &written {
         context.written.remember(set.uid(), set.metadata.resource_version.as_deref());
+        if let VersionAction::Apply { partition, .. } = action {
+            partition::is_granted(NewPartition::Set(*partition), set, &context.written)?;
+        }
     }
     Ok(written)
 }

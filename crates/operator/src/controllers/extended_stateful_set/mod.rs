@@ -105,8 +105,10 @@ impl Kind for ExtendedStatefulSets {
     }
 
     fn is_hold(plan: &VersionsPlan, scene: &Scene) -> bool {
+        let partition_of = |set: &str| scene.sets.get(set).and_then(SetObject::partition);
         plan.actions.iter().any(|action| match action {
-            VersionAction::Roll(action) => raises(action, |set| scene.sets.get(set).and_then(SetObject::partition)),
+            VersionAction::Roll(action) => raises(action, partition_of),
+            VersionAction::Apply { name, partition, .. } => *partition > partition_of(name).unwrap_or(0),
             _ => false,
         })
     }

@@ -95,7 +95,8 @@ pub(super) async fn live(owner: &ExtendedStatefulSet, context: &Context) -> Resu
     let (namespace, name) = (owner.namespace().unwrap_or_default(), owner.name_any());
     let owners: Api<ExtendedStatefulSet> = Api::namespaced(context.client.clone(), &namespace);
     let found = deadline(format!("reading ExtendedStatefulSet {namespace}/{name}"), owners.get_opt(&name)).await?;
-    let Some(owner) = found else { return Ok(None) };
+    // One that was made anew under the same name is looked at by itself.
+    let Some(owner) = found.filter(|found| found.uid() == owner.uid()) else { return Ok(None) };
     let uid = owner.uid().unwrap_or_default();
     let read = owner.resource_version();
     context.written.not_outdated(Some(&uid), read.as_deref(), None, || format!("ExtendedStatefulSet {name}"))?;

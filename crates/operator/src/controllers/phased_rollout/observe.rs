@@ -78,9 +78,9 @@ pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<O
     let (namespace, name) = (rollout.namespace().unwrap_or_default(), rollout.name_any());
     let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), &namespace);
     let found = deadline(format!("reading PhasedRollout {namespace}/{name}"), rollouts.get_opt(&name)).await?;
-    let cached =
-        rollout.resource_version().filter(|_| found.as_ref().is_some_and(|found| found.uid() == rollout.uid()));
-    let Some(rollout) = found else { return Ok(None) };
+    // One that was made anew under the same name is looked at by itself.
+    let (uid, cached) = (rollout.uid(), rollout.resource_version());
+    let Some(rollout) = found.filter(|found| found.uid() == uid) else { return Ok(None) };
     let name_of_it = || format!("PhasedRollout {name}");
     context.written.not_outdated(
         rollout.uid().as_deref(),

@@ -19,7 +19,7 @@ use kube::runtime::controller::Action as Next;
 use super::*;
 use crate::checks::prober;
 use crate::controllers::drive::{FRESH_ROUNDS, after_error, reconcile};
-use crate::controllers::turns::Turns;
+use crate::controllers::turns::{Lane, Turns};
 use crate::controllers::{now, partition};
 use crate::errors::Class;
 use crate::events::Events;
@@ -182,12 +182,12 @@ impl Rig {
         };
         let context = Context {
             caches: Arc::new(caches),
-            queue: futures::channel::mpsc::unbounded().0,
+            queue: crate::watch::Queue::new().0,
             kind: PhasedRollouts { hold: Arc::new(Hold::new(client.clone())) },
             slots: Arc::default(),
             resync: Duration::from_mins(5),
             turns: Turns::new(1),
-            waiting: std::sync::atomic::AtomicUsize::new(0),
+            scopes: 1,
             written: Arc::default(),
             events: Arc::new(Events::new(client.clone())),
             prober: Arc::new(prober(sts_plus_gates::AddressPolicy { allow_loopback: true }.into())),
@@ -482,7 +482,7 @@ async fn no_hold_waits_for_a_secret_and_a_restart_reads_none() {
 #[tokio::test]
 async fn a_hold_does_not_wait_for_the_turns_of_others() {
     let mut rig = Rig::new();
-    let others = rig.context.turns.take(false).await;
+    let others = rig.context.turns.take(Lane::Look, "ns").await;
     for write in ["PATCH phasedrollouts/web", "PATCH statefulsets/web"] {
         rig.run().await.unwrap();
         rig.refresh();
@@ -495,4 +495,32 @@ async fn a_hold_does_not_wait_for_the_turns_of_others() {
     drop(others);
     rig.run().await.unwrap();
     assert!(rig.writes().contains(&"PATCH phasedrollouts/web/status".to_owned()));
+}
+
+// spec: L046
+#[tokio::test]
+async fn what_waits_for_its_turn_and_is_to_be_held_meanwhile_waits_no_more() {
+    let mut rig = Rig::new();
+    rig.settle().await;
+    rig.world.lock().unwrap().rollout.as_mut().unwrap()["status"] = json!({});
+    rig.refresh();
+    let _others = rig.context.turns.take(Lane::Look, "ns").await;
+    let rollout = rig.context.caches.rollouts.state().pop().unwrap();
+    let name = kube::runtime::reflector::ObjectRef::from_obj(&*rollout);
+    let mut run = tokio::spawn(reconcile(rollout, Arc::clone(&rig.context)));
+    assert!(tokio::time::timeout(Duration::from_millis(50), &mut run).await.is_err(), "it waits");
+    rig.world.lock().unwrap().set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(0);
+    rig.refresh();
+    rig.context.queue.ask([name], "StatefulSets");
+    tokio::time::timeout(Duration::from_secs(5), run).await.expect("it waits no more").unwrap().unwrap();
+    assert!(rig.writes().contains(&"PATCH statefulsets/web".to_owned()));
+}
+
+#[tokio::test]
+async fn one_that_was_made_anew_under_the_same_name_is_another_one() {
+    let rig = Rig::new();
+    rig.world.lock().unwrap().rollout.as_mut().unwrap()["metadata"]["uid"] = json!("another");
+    assert_eq!(rig.run().await.unwrap(), Next::await_change());
+    assert_eq!(rig.asked(), ["GET phasedrollouts/web"]);
+    assert!(rig.context.slots.is_empty() && rig.context.written.is_empty());
 }
