@@ -91,7 +91,12 @@ async fn a_set_is_taken_away_with_its_partition_and_comes_back(
     scene.errors(false).await;
     scene.configure(&json!({ "paused": false, "pauseBefore": null, "check": { "preflight": true } })).await;
     scene.kubectl_ok(&["annotate", "statefulset", "web", &format!("{}-", names::RELEASE)], "").await;
-    scene.until_at_rest().await;
+    let rests = |world: &World| {
+        let is_known = world.is(Phase::Idle) || world.is(Phase::Completed);
+        is_known && world.partition() == Some(3) && world.annotation(names::CLAIM) == Some("gate")
+    };
+    let back = scene.until_settled("it is held again", rests).await;
+    assert!(back.all_on("app:3") && back.is_told());
     scene.release("app:4").await;
     scene.until("complete", |world| world.is_complete("app:4")).await;
     moves::assert_gated(&scene, "app:3", 1);
@@ -119,8 +124,9 @@ async fn pods_from_an_index_up_are_allowed_to_roll(
     scene.errors(false).await;
     scene.configure(&json!({ "paused": false, "pauseBefore": null })).await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
-    moves::assert_allowed(&scene.tape.entries(), "app:1");
+    // web-2 went by a step, web-1 by a person's word.
     let moved = moves::of(&scene.tape.entries());
+    assert_eq!(moved.len(), 3, "{moved:?}");
     moves::assert_passed(moved.iter().filter(|moved| moved.pod == "web-0"), &scene.asked(), 1);
     scene.end().await;
 }
@@ -146,7 +152,6 @@ async fn a_partition_that_was_not_granted_is_written_with_the_annotation_that_th
     scene.until("all roll", |world| world.all_on("app:2")).await;
     scene.errors(false).await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
-    moves::assert_allowed(&scene.tape.entries(), "app:1");
     scene.end().await;
 }
 
@@ -202,7 +207,8 @@ async fn a_rejected_revision_is_mended_or_tried_again(
     let scene = rejected("cure-rejected").await;
     if over_zero {
         scale(&scene, 0).await;
-        scene.until_settled("no pods", |world| world.pods.is_empty()).await;
+        let warns = |world: &World| world.status().message.contains("which was rejected, when it is scaled up");
+        scene.until_settled("it warns", |world| world.pods.is_empty() && warns(world)).await;
         scale(&scene, 3).await;
         scene.until_settled("it runs", |world| world.all_on("app:2") && world.is_held()).await;
     }
