@@ -31,6 +31,8 @@ pub(crate) fn refusal(set: &SetView, owner: &str) -> Option<Why> {
                 "StatefulSet {name} was let go by the annotation {} and has {}; remove the annotation, and it is held again",
                 names::RELEASE,
                 set.partition
+                    // The API server fills in 0 where there is none.
+                    .filter(|partition| *partition > 0)
                     .map_or_else(|| "no partition".to_owned(), |p| format!("partition {p} until you remove it"))
             ),
         );
@@ -40,7 +42,9 @@ pub(crate) fn refusal(set: &SetView, owner: &str) -> Option<Why> {
         Strategy::Other(kind) => refuse(
             Reason::UnsupportedStrategy,
             format!(
-                "StatefulSet {name} has spec.updateStrategy.type {kind}, which no partition can hold; set it to RollingUpdate"
+                "StatefulSet {name} has spec.updateStrategy.type {kind}, which no partition can hold; set it to RollingUpdate, and \
+                 spec.updateStrategy.rollingUpdate.partition to {} in the same write",
+                names::HOLD
             ),
         ),
     }

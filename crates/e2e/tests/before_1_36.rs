@@ -247,6 +247,69 @@ async fn without_any_policy_the_operator_holds_by_itself_and_says_so() {
     scene.end().await;
 }
 
+/// A strategy of this type, at this partition.
+fn strategy(kind: &str, partition: Option<i32>) -> Value {
+    let rolling = partition.map(|partition| json!({ "partition": partition }));
+    json!({ "spec": { "updateStrategy": { "type": kind, "rollingUpdate": rolling } } })
+}
+
+/// RollingUpdate without the hold is refused, and the cure in the refusal and in the message of the operator moves no pod unchecked.
+async fn cured(mut scene: Scene, runs: bool) {
+    let refused = |world: &World| world.condition(ConditionType::TargetAccepted) == "False/UnsupportedStrategy";
+    let message = scene.until("it says so", refused).await.message(ConditionType::TargetAccepted);
+    let cure =
+        "set it to RollingUpdate, and spec.updateStrategy.rollingUpdate.partition to 2147483647 in the same write";
+    assert!(message.contains(cure), "{message}");
+    scene.release("app:2").await;
+    let born = scene.until_settled("pending", |world| world.all_on("app:1")).await.uids();
+    if !runs {
+        scene.kill_operator();
+    }
+    for partition in [None, Some(0), Some(2)] {
+        let sentence = refusal(&scene, &strategy("RollingUpdate", partition)).await;
+        for part in [
+            "spec.updateStrategy.type of StatefulSet web cannot become RollingUpdate with partition",
+            "PhasedRollout gate rolls them one at a time. Write spec.updateStrategy.rollingUpdate.partition: 2147483647 in the same change.",
+        ] {
+            assert!(sentence.contains(part), "{part:?} is not in {sentence}");
+        }
+    }
+    scene.patch("statefulset/web", &strategy("RollingUpdate", Some(HOLD))).await;
+    if !runs {
+        let seen = scene.until_settled("the controller has seen it", World::is_held).await;
+        assert_eq!(seen.uids(), born, "no pod has moved");
+        scene.start_operator();
+    }
+    scene.until("complete", |world| world.is_complete("app:2")).await;
+    assert_eq!(moves::assert_gated(&scene, "app:1", 2).len(), 3);
+    scene.end().await;
+}
+
+// spec: hold, L109, cure-UnsupportedStrategy
+#[tokio::test]
+async fn a_set_with_on_delete_that_nobody_has_claimed_gets_rolling_update_with_the_hold() {
+    if is_refusing_left_out() {
+        return;
+    }
+    for runs in [true, false] {
+        let ground = Ground::get(Policies::Refusing).await;
+        let mut scene = Scene::on(ground, "cure").await;
+        scene.create(&objects::with(objects::set(3), "/spec/updateStrategy/type", "OnDelete")).await;
+        scene.until("all pods are Ready", |world| world.all_on("app:1") && world.controller_has_seen()).await;
+        scene.create(&objects::rollout(&ground.tap_url().await)).await;
+        scene.start_operator();
+        cured(scene, runs).await;
+    }
+}
+
+// spec: hold, L109, cure-UnsupportedStrategy
+#[tokio::test]
+async fn a_set_that_went_to_on_delete_comes_back_with_the_hold() {
+    let Some(scene) = at_rest(Policies::Refusing, "detour").await else { return };
+    scene.patch("statefulset/web", &strategy("OnDelete", None)).await;
+    cured(scene, true).await;
+}
+
 /// `Scalable` of `db` as `status/reason`, with its message.
 async fn scalable(scene: &Scene) -> (String, String) {
     let owner = scene.api("extendedstatefulset").get("db").await.expect("it is there");

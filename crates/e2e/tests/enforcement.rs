@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use serde_json::json;
-use sts_plus_api::{ConditionType, Phase, Reason};
+use sts_plus_api::{ConditionType, Phase, Reason, names};
 use sts_plus_e2e::{Entry, Ground, Policies, Scene, Seen, World, moves, objects};
 
 async fn bare(name: &str) -> Scene {
@@ -47,6 +47,37 @@ async fn without_the_policies_a_lowered_partition_is_put_back_and_its_writer_is_
     scene.until_events(Reason::PartitionDrift, 1).await;
     scene.until("complete", |world| world.is_complete("app:2")).await;
     scene.end().await;
+}
+
+/// Nothing holds it but the write that the message names.
+// spec: pr§7, L109, cure-UnsupportedStrategy
+#[tokio::test]
+async fn without_the_policies_the_cure_for_on_delete_moves_no_pod_unchecked() {
+    for runs in [true, false] {
+        let ground = Ground::get(Policies::Missing).await;
+        let mut scene = Scene::on(ground, "cure").await;
+        scene.create(&objects::with(objects::set(3), "/spec/updateStrategy/type", "OnDelete")).await;
+        scene.until("all pods are Ready", |world| world.all_on("app:1") && world.controller_has_seen()).await;
+        scene.create(&objects::rollout(&ground.tap_url().await)).await;
+        scene.start_operator();
+        let refused = |world: &World| world.condition(ConditionType::TargetAccepted) == "False/UnsupportedStrategy";
+        scene.until("it says so", refused).await;
+        scene.release("app:2").await;
+        let born = scene.until_settled("pending", |world| world.all_on("app:1")).await.uids();
+        if !runs {
+            scene.kill_operator();
+        }
+        let cure = json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": names::HOLD } });
+        scene.patch("statefulset/web", &json!({ "spec": { "updateStrategy": cure } })).await;
+        if !runs {
+            scene.until_looked_at_again().await;
+            assert_eq!(scene.world().uids(), born, "no pod has moved");
+            scene.start_operator();
+        }
+        scene.until("complete", |world| world.is_complete("app:2")).await;
+        assert_eq!(moves::assert_gated(&scene, "app:1", 2).len(), 3);
+        scene.end().await;
+    }
 }
 
 /// The message of a status that tells of drift.

@@ -297,6 +297,32 @@ fn on_delete_is_refused_before_anything_is_written() {
     at_rest_on(&mut world, 1);
 }
 
+/// A release is pending when the cure of that message is followed. Nothing but the partition that it names holds the set, until the
+/// operator has claimed it.
+// spec: pr§7, L109, cure-UnsupportedStrategy
+#[test]
+fn the_cure_of_on_delete_moves_no_pod_unchecked() {
+    for policy in [true, false] {
+        let mut world = World::empty();
+        world.policy = policy;
+        world.add_set(SET, 3, 1);
+        set_mut(&mut world).strategy = Strategy::Other("OnDelete".into());
+        world.settle(LONG);
+        world.add_rollout(ROLLOUT, SET);
+        settle(&mut world);
+        template(&mut world, 2);
+        settle(&mut world);
+        let before = uids(&world);
+        world.edit(SET, "RollingUpdate, held", |set| {
+            (set.strategy, set.partition) = (Strategy::RollingUpdate, Some(names::HOLD));
+        });
+        until(&mut world, |world| status(world).current.as_ref().is_some_and(|current| current.tries > 0));
+        assert_eq!(uids(&world), before, "{}", world.tale.long_story());
+        completed(&mut world, 2);
+        assert_eq!(steps(&world), [2, 1, 0, 3], "{}", world.tale.long_story());
+    }
+}
+
 /// The type goes to OnDelete, the template changes, and the type comes back: held.
 #[test]
 fn on_delete_and_back() {

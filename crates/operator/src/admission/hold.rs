@@ -31,7 +31,7 @@ pub(super) fn policy(operators: &[String]) -> Value {
         "spec": {
             "failurePolicy": "Fail",
             "reinvocationPolicy": "IfNeeded",
-            "matchConstraints": super::on_statefulsets("UPDATE"),
+            "matchConstraints": super::on_statefulsets(&["UPDATE"]),
             "matchConditions": super::claimed_by_others(operators),
             "variables": variables,
             "mutations": [{

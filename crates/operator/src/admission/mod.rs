@@ -4,9 +4,10 @@
 //! | object | does |
 //! |---|---|
 //! | `MutatingAdmissionPolicy` [`HOLD`] | keeps the partition of a claimed set against everybody but the operator |
-//! | `MutatingAdmissionPolicy` [`BIRTH`] | claims and holds a set from its first moment when a PhasedRollout targets it |
+//! | `MutatingAdmissionPolicy` [`BIRTH`] | claims and holds a set that a PhasedRollout targets with the first write that could let it roll, its birth above all |
 //! | `MutatingAdmissionPolicy` [`REPLICAS`] | fills in the count of an ExtendedStatefulSet that has none |
 //! | `ValidatingAdmissionPolicy` [`HOLD`] | refuses what the first one would put right: for API servers without mutating policies |
+//! | `ValidatingAdmissionPolicy` [`BIRTH`] | the same for a set that nobody has claimed yet and whose strategy becomes RollingUpdate |
 //! | `ValidatingAdmissionPolicy` [`HOLD_WARNING`] | tells the writer, in the same reply, what was kept and why |
 //! | `ValidatingAdmissionPolicy` [`HOLD_TYPE`] | refuses another strategy than RollingUpdate in mid-rollout |
 //!
@@ -26,7 +27,7 @@ use sts_plus_api::names;
 
 /// Name of the policies that keep the partition, the mutating and the validating one, and of their bindings.
 pub const HOLD: &str = "sts-plus-hold";
-/// Name of the policy that holds a set from birth, and of its binding.
+/// Name of the policies that hold a set from birth, the mutating and the validating one, and of their bindings.
 pub const BIRTH: &str = "sts-plus-birth";
 /// Name of the policy that fills in the count of an ExtendedStatefulSet, and of its binding.
 pub const REPLICAS: &str = "sts-plus-replicas";
@@ -41,7 +42,7 @@ pub const TEMPLATE_REFUSED: &str = "spec.template cannot be changed under this p
 /// The names of the mutating policies for StatefulSets.
 pub const MUTATING: [&str; 2] = [HOLD, BIRTH];
 /// The names of the validating policies.
-pub const VALIDATING: [&str; 3] = [HOLD, HOLD_WARNING, HOLD_TYPE];
+pub const VALIDATING: [&str; 4] = [HOLD, BIRTH, HOLD_WARNING, HOLD_TYPE];
 
 /// All policies with their bindings, in the order in which they are applied. `operators` are the user names under which the
 /// operator writes: the policies leave them alone.
@@ -50,12 +51,14 @@ pub fn policies(operators: &[String]) -> Vec<Value> {
     vec![
         hold::policy(operators),
         binding("Mutating", HOLD, json!({})),
-        birth::policy(),
+        birth::policy(operators),
         birth::binding(),
         replicas::policy(),
         binding("Mutating", REPLICAS, json!({})),
         refused::policy(operators),
         binding("Validating", HOLD, json!({ "validationActions": ["Deny"] })),
+        birth::refusing_policy(operators),
+        birth::refusing_binding(),
         warning::policy(operators),
         binding("Validating", HOLD_WARNING, json!({ "validationActions": ["Warn"] })),
         strategy::policy(operators),
@@ -77,13 +80,13 @@ fn binding(kind: &str, name: &str, rest: Value) -> Value {
     })
 }
 
-/// The requests that a policy sees: one operation on StatefulSets, never on their status or scale.
-fn on_statefulsets(operation: &str) -> Value {
+/// The requests that a policy sees: operations on StatefulSets, never on their status or scale.
+fn on_statefulsets(operations: &[&str]) -> Value {
     json!({
         "resourceRules": [{
             "apiGroups": ["apps"],
             "apiVersions": ["v1"],
-            "operations": [operation],
+            "operations": operations,
             "resources": ["statefulsets"],
             "scope": "Namespaced",
         }],
@@ -98,17 +101,24 @@ fn on_statefulsets(operation: &str) -> Value {
 /// The operator finds out whether the hold works by a dry run under its own name, so a dry run that carries the probe annotation
 /// is treated like anybody's. Only a dry run: an annotation that somebody leaves in a stored object must not bind the operator.
 fn claimed_by_others(operators: &[String]) -> Value {
+    let claimed =
+        format!("{} || {}", cel::has_annotation("oldObject", "$CLAIM"), cel::has_annotation("object", "$CLAIM"));
+    json!([
+        { "name": "claimed", "expression": cel::text(&claimed) },
+        { "name": "not-the-operator", "expression": cel::text(&not_the_operator(operators)) },
+    ])
+}
+
+/// See [`claimed_by_others`].
+fn not_the_operator(operators: &[String]) -> String {
     let (operators, managers) =
         (Value::from(operators).to_string(), Value::from(names::MANAGERS.as_slice()).to_string());
-    json!([
-        { "name": "claimed", "expression": cel::text(&format!("{} || {}", cel::has_annotation("oldObject", "$CLAIM"), cel::has_annotation("object", "$CLAIM"))) },
-        { "name": "not-the-operator", "expression": cel::text(&format!(
-            "!(request.userInfo.username in {operators}) \
-             || !(has(request.options) && has(request.options.fieldManager) && request.options.fieldManager in {managers}) \
-             || (has(request.dryRun) && request.dryRun && {})",
-            cel::has_annotation("object", "$PROBE"),
-        )) },
-    ])
+    format!(
+        "!(request.userInfo.username in {operators}) \
+         || !(has(request.options) && has(request.options.fieldManager) && request.options.fieldManager in {managers}) \
+         || (has(request.dryRun) && request.dryRun && {})",
+        cel::has_annotation("object", "$PROBE"),
+    )
 }
 
 #[cfg(test)]
@@ -121,7 +131,7 @@ mod tests {
         let operators = ["operator".to_owned()];
         for policy in [hold::policy(&operators), refused::policy(&operators)] {
             let spec = &policy["spec"];
-            assert_eq!(spec["matchConstraints"], on_statefulsets("UPDATE"), "no selector of objects");
+            assert_eq!(spec["matchConstraints"], on_statefulsets(&["UPDATE"]), "no selector of objects");
             assert_eq!(spec["matchConditions"], claimed_by_others(&operators));
             assert!(spec.get("paramKind").is_none(), "{spec}");
         }

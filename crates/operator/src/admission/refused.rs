@@ -5,7 +5,8 @@
 //! acts, it has put everything right before this one looks, so both can be installed on any server: there this one never says no.
 //!
 //! 1. The template differs, or the strategy becomes RollingUpdate: no index may be at or above the partition. At rest it is the
-//!    number of replicas, so a rollout begins as always; in mid-rollout, and with a scale-up in the same write, it must be raised.
+//!    number of replicas, so a rollout begins as always; in mid-rollout, and with a scale-up in the same write, it must be raised. To
+//!    pause raises it only where there is one, so the way out differs: a sentence for each.
 //! 2. The partition is not lowered, unless the break-glass annotation has exactly this value.
 //! 3. The annotations of the operator stay as they are; only a release drops the claim.
 //!
@@ -25,15 +26,16 @@ pub(super) fn policy(operators: &[String]) -> Value {
         "metadata": { "name": super::HOLD, "labels": crate::manifests::labels() },
         "spec": {
             "failurePolicy": "Fail",
-            "matchConstraints": super::on_statefulsets("UPDATE"),
+            "matchConstraints": super::on_statefulsets(&["UPDATE"]),
             "matchConditions": super::claimed_by_others(operators),
             "variables": variables,
             "validations": [
                 validation(
-                    "variables.free || !variables.fresh || variables.asked >= variables.needed",
+                    "variables.free || object.spec.template == oldObject.spec.template || variables.asked >= variables.needed",
                     &format!("{}: it would roll pods unchecked.", super::TEMPLATE_REFUSED),
                     &TEMPLATE.replace("$HEAD", super::TEMPLATE_REFUSED),
                 ),
+                strategy_rule("variables.free || "),
                 validation(
                     "variables.free || variables.asked >= variables.had
     || ('$ALLOW' in variables.after && variables.after['$ALLOW'] == string(variables.asked))",
@@ -50,6 +52,15 @@ pub(super) fn policy(operators: &[String]) -> Value {
     })
 }
 
+/// The strategy becomes RollingUpdate, unless `unless`. Needs the variables `asked`, `needed`, and those of whose set it is.
+pub(super) fn strategy_rule(unless: &str) -> Value {
+    validation(
+        &format!("{unless}{} || variables.asked >= variables.needed", rolls("oldObject")),
+        "spec.updateStrategy.type cannot become RollingUpdate under this partition: it would roll pods unchecked.",
+        STRATEGY,
+    )
+}
+
 fn validation(expression: &str, message: &str, message_expression: &str) -> Value {
     json!({
         "expression": text(expression),
@@ -64,7 +75,7 @@ fn demands() -> [Value; 3] {
         variable("free", &format!("variables.exempt || !({})", rolls("object"))),
         variable(
             "needed",
-            "has(request.dryRun) && request.dryRun && '$PROBE' in variables.after ? $HOLD : object.spec.?replicas.orValue(1)",
+            &format!("has(request.dryRun) && request.dryRun && '$PROBE' in variables.after ? $HOLD : {REPLICAS}"),
         ),
         variable(
             "rollout",
@@ -72,6 +83,14 @@ fn demands() -> [Value; 3] {
         ),
     ]
 }
+
+/// A partition below it rolls something.
+pub(super) const REPLICAS: &str = "object.spec.?replicas.orValue(1)";
+
+const STRATEGY: &str = "'spec.updateStrategy.type of StatefulSet ' + object.metadata.name
++ ' cannot become RollingUpdate with partition ' + string(variables.asked) + ': pods from that index up would roll unchecked, and '
++ variables.keeper + ' rolls them one at a time. ' + (variables.made ? variables.wayOut
+: 'Write spec.updateStrategy.rollingUpdate.partition: $HOLD in the same change.')";
 
 const TEMPLATE: &str = "'$HEAD: pods of StatefulSet ' + object.metadata.name + ' from index ' + string(variables.asked)
 + ' up would roll to it unchecked, and ' + variables.keeper + ' rolls them one at a time. ' + (variables.made ? variables.wayOut

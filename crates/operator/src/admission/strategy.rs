@@ -20,7 +20,7 @@ pub(super) fn policy(operators: &[String]) -> Value {
         "metadata": { "name": super::HOLD_TYPE, "labels": crate::manifests::labels() },
         "spec": {
             "failurePolicy": "Fail",
-            "matchConstraints": super::on_statefulsets("UPDATE"),
+            "matchConstraints": super::on_statefulsets(&["UPDATE"]),
             "matchConditions": super::claimed_by_others(operators),
             "variables": variables,
             "validations": [{

@@ -18,7 +18,7 @@ pub(super) fn policy(operators: &[String]) -> Value {
         "metadata": { "name": super::HOLD_WARNING, "labels": crate::manifests::labels() },
         "spec": {
             "failurePolicy": "Ignore",
-            "matchConstraints": super::on_statefulsets("UPDATE"),
+            "matchConstraints": super::on_statefulsets(&["UPDATE"]),
             "matchConditions": super::claimed_by_others(operators),
             "variables": variables,
             "validations": [
@@ -46,7 +46,7 @@ fn findings() -> [Value; 3] {
             "raised",
             &format!(
                 "!('$REFUSED' in variables.after) && variables.kept == $HOLD && {} != $HOLD
-&& (object.spec.template != oldObject.spec.template || !({}))",
+&& (object.spec.template != oldObject.spec.template || !({}) || !('$CLAIM' in variables.before))",
                 partition("oldObject"),
                 rolls("oldObject"),
             ),

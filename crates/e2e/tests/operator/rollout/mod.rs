@@ -4,9 +4,11 @@
 mod approval;
 mod autoscaler;
 mod availability;
+mod begins_held;
 mod broken;
 mod claim;
 mod conflicts;
+mod cures;
 mod deletion;
 mod failing;
 mod going_back;

@@ -1,6 +1,7 @@
 //! InPlace: one StatefulSet, whose pods go to the next version one at a time, each behind the check.
 
 mod adversity;
+mod cures;
 mod fixed;
 mod scaling;
 mod zero;
