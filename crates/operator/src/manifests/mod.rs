@@ -158,6 +158,8 @@ mod tests {
                 "MutatingAdmissionPolicyBinding sts-plus-replicas",
                 "ValidatingAdmissionPolicy sts-plus-hold",
                 "ValidatingAdmissionPolicyBinding sts-plus-hold",
+                "ValidatingAdmissionPolicy sts-plus-birth",
+                "ValidatingAdmissionPolicyBinding sts-plus-birth",
                 "ValidatingAdmissionPolicy sts-plus-hold-warning",
                 "ValidatingAdmissionPolicyBinding sts-plus-hold-warning",
                 "ValidatingAdmissionPolicy sts-plus-hold-type",
