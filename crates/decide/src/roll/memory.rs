@@ -331,3 +331,39 @@ pub(crate) fn good_from_pods<'a>(slots: &Slots<'a>) -> &'a str {
     let to_be = current.filter(|_| slots.off().next().is_none());
     found.or(to_be).unwrap_or(slots.wanted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(created: Timestamp) -> PodView {
+        PodView {
+            name: "web-4".to_owned(),
+            uid: "u".to_owned(),
+            ordinal: 4,
+            revision: Some("web-b".to_owned()),
+            created,
+            deleting: false,
+            gone_by: None,
+            finished: false,
+            ready: true,
+            ready_since: None,
+            problem: None,
+            zone: None,
+            version: None,
+            node: None,
+        }
+    }
+
+    #[test]
+    fn a_pod_that_was_made_after_the_checks_of_its_index_has_not_passed() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut memory = Memory::default();
+        memory.pass("web-b", 3, at(100));
+        assert!(memory.has_passed(PodIndex(4), &pod(at(90))));
+        assert!(!memory.has_passed(PodIndex(4), &pod(at(101))), "it came back");
+        assert!(!memory.has_passed(PodIndex(2), &pod(at(90))), "it is below");
+        let other = PodView { revision: Some("web-a".to_owned()), ..pod(at(90)) };
+        assert!(!memory.has_passed(PodIndex(4), &other));
+    }
+}
