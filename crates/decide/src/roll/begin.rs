@@ -281,13 +281,13 @@ fn slipped(slots: &Slots, memory: &Memory) -> String {
 }
 
 /// The partition is open for a pod and the status does not know it: the operator was stopped in between, or did not hear the
-/// answer to its write.
-pub(super) fn announce_interrupted_step(round: &mut Round) {
+/// answer to its write. Returns whether it is so.
+pub(super) fn announce_interrupted_step(round: &mut Round) -> bool {
     let before = round.before;
-    let (Some(opened), Some(partition)) = (hold::opened(&round.slots), before.partition) else { return };
+    let (Some(opened), Some(partition)) = (hold::opened(&round.slots), before.partition) else { return false };
     let wanted = round.slots.wanted;
     if partition <= opened.0 || round.before.is_edited || before.wanted.as_deref() != Some(wanted) {
-        return;
+        return false;
     }
     let is_repair =
         matches!(round.memory.activity, Activity::Repair(_)) || round.memory.good.as_deref() == Some(wanted);
@@ -295,4 +295,5 @@ pub(super) fn announce_interrupted_step(round: &mut Round) {
     let pod = round.slots.pod_name(opened);
     let note = format!("partition {partition} -> {}: {pod} is rolled to {wanted}{how}", opened.0);
     round.normal(reason, &note);
+    true
 }

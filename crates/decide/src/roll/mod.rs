@@ -345,8 +345,10 @@ fn complete(round: &mut Round) -> Why {
 }
 
 fn finish(mut round: Round, why: Why) -> Step {
+    if begin::announce_interrupted_step(&mut round) {
+        round.memory.progress(round.now);
+    }
     let why = overdue(&mut round, why);
-    begin::announce_interrupted_step(&mut round);
     let around = Circumstances {
         motion: why.motion,
         is_rejected: round.is_rejected(),

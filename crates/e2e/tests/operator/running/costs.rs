@@ -31,7 +31,7 @@ const LIMITS: [(&str, usize); 7] = [
 ];
 /// The same for all writes and for all reads.
 const WRITES: usize = 850;
-const READS: usize = 2500;
+const READS: usize = 2800;
 /// The most memory that the operator may have had, in MiB.
 const MEMORY: u64 = 64;
 

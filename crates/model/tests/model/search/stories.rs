@@ -50,6 +50,37 @@ fn a_partition_that_is_allowed_is_progress() {
     is_lawful::<Rollouts>(setting, &[Move::Time, Move::People(Deeds::BreakGlass(0)), SEEN, ACTS]);
 }
 
+/// The same, and the operator was stopped before it had noted what the person allowed.
+#[test]
+fn a_partition_that_is_allowed_is_progress_even_if_it_was_not_noted() {
+    let setting = Setting {
+        opening: Opening::GoingBack,
+        kind: Kind::Bad,
+        native: Loop::Gate135,
+        parallel: true,
+        pods: 3,
+        on_failure: OnFailure::Rollback,
+        ..USUAL
+    };
+    is_lawful::<Rollouts>(setting, &[Move::Time, Move::People(Deeds::BreakGlass(0)), SEEN, Move::Kill(1), ACTS]);
+}
+
+/// The cycle after a repair is new, and the pod at the revision was broken for long before it.
+#[test]
+fn a_pod_that_was_broken_before_a_repair_has_failed_after_it() {
+    let setting = Setting {
+        opening: Opening::Hidden,
+        kind: Kind::Crashing,
+        native: Loop::GateOff,
+        pods: 3,
+        on_failure: OnFailure::Pause,
+        ..USUAL
+    };
+    let people = Move::People(Deeds::Break(1));
+    let kill = Move::Kill(1);
+    is_lawful::<Rollouts>(setting, &[SEEN, ACTS, Move::Time, ACTS, Move::Time, people, kill, SEEN, kill, ACTS, ACTS]);
+}
+
 /// A pod that had passed refuses the checks of the fix, and above it a pod of the last good revision was born: the fix waited for ever.
 #[test]
 fn a_fix_after_a_scale_up_beside_a_pod_that_does_not_pass_any_more() {

@@ -97,9 +97,16 @@ impl Mind {
             (old.answers, old.is_refused, old.ill_since, old.check);
     }
 
+    /// A pod that is ill stays ill: its time goes on in the next cycle.
     fn begin_cycle(&mut self) {
         self.passes.clear();
-        (self.answers, self.is_refused, self.ill_since) = (0, false, None);
+        (self.answers, self.is_refused) = (0, false);
+    }
+
+    /// For another template, or because a person asks for it: what was ill gets its time once more.
+    fn begin_anew(&mut self) {
+        self.begin_cycle();
+        self.ill_since = None;
     }
 
     /// An answer, and what it is worth.
@@ -164,12 +171,12 @@ impl Mind {
         let (old, new) = (template_of(before), template_of(after));
         if old != new {
             self.approved.clear();
-            self.begin_cycle();
+            self.begin_anew();
             (self.paused, self.by_hand) = (None, false);
         }
         match deed {
             Deeds::Retry if is_failed(before) => {
-                self.begin_cycle();
+                self.begin_anew();
                 self.paused = None;
                 if let Some((template, _)) = new {
                     self.gone_back.remove(&template);

@@ -43,9 +43,16 @@ impl Zone {
         (self.answers, self.is_refused, self.ill_since) = (old.answers, old.is_refused, old.ill_since);
     }
 
+    /// A pod that is ill stays ill: its time goes on in the next cycle.
     pub fn begin_cycle(&mut self) {
         self.passes.clear();
-        (self.answers, self.is_refused, self.ill_since) = (0, false, None);
+        (self.answers, self.is_refused) = (0, false);
+    }
+
+    /// For another template, or because a person asks for it: what was ill gets its time once more.
+    pub fn begin_anew(&mut self) {
+        self.begin_cycle();
+        self.ill_since = None;
     }
 }
 

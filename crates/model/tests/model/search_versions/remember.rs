@@ -59,7 +59,7 @@ pub fn people(mind: &mut Mind, deed: Deeds, before: &World, after: &World) {
                 rollout.is_some_and(|one| one.failure.is_some() || !one.rejected_revisions.is_empty())
             };
             for (name, zone) in mind.zones.iter_mut().filter(|(name, _)| has_failed(name)) {
-                zone.begin_cycle();
+                zone.begin_anew();
                 zone.paused = None;
                 if let Some(set) = after.native.sets.get(name) {
                     zone.gone_back.remove(&set.template);
@@ -108,7 +108,7 @@ pub fn follow(mind: &mut Mind, before: &World, after: &World) {
         } else if zone.template != set.template && content_of(&set.wanted()) != BY_HAND {
             zone.template = set.template;
             zone.approved.clear();
-            zone.begin_cycle();
+            zone.begin_anew();
             zone.paused = None;
         }
         // A slot that a hand adds or takes for a moment disturbs no pod; one that is missing is looked at where it is opened.
