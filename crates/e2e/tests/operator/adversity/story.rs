@@ -276,8 +276,9 @@ fn assert_allowed(entries: &[Entry], asked: &[Asked], released: Timestamp) {
             ("web-2".to_owned(), released)
         } else {
             let above = format!("web-{}", index + 1);
-            let on_new = lives[..at].iter().find(|other| other.name == above && other.image == NEW);
-            let ready = on_new.and_then(|on_new| on_new.ready);
+            // The last of those that were Ready when this one went: a pod may be made more than once.
+            let on_new = lives[..at].iter().filter(|other| other.name == above && other.image == NEW);
+            let ready = on_new.filter_map(|on_new| on_new.ready).rfind(|ready| *ready <= left);
             let Some(ready) = ready else { panic!("{} carries {NEW} and {above} was never Ready on it", life.name) };
             (above, ready)
         };
