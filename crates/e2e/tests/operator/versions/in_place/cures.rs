@@ -60,7 +60,8 @@ async fn a_broken_pod_of_the_version_in_charge_is_dealt_with_as_the_message_says
             scene.kubectl_ok(&["annotate", "statefulset", "db", &format!("{}=1", names::ALLOW_PARTITION)], "").await;
             let open = r#"{"spec":{"updateStrategy":{"rollingUpdate":{"partition":1}}}}"#;
             scene.kubectl_ok(&["patch", "statefulset", "db", "--type=merge", "-p", open], "").await;
-            scene.kubectl_ok(&["delete", "pod", "db-1", "--wait=false"], "").await;
+            // With Parallel the controller deletes it too, and may come first.
+            scene.kubectl_ok(&["delete", "pod", "db-1", "--wait=false", "--ignore-not-found"], "").await;
         }
     }
     let after = scene.until_versions("version 2 alone", |view| view.is_only(2)).await;
