@@ -9,7 +9,7 @@ use futures::future::join_all;
 use jiff::SignedDuration;
 use serde_json::Value;
 use sts_plus_api::Phase;
-use sts_plus_e2e::proxy::{Barrier, Fault, Proxy, Record};
+use sts_plus_e2e::proxy::{Barrier, Fault, Record};
 use sts_plus_e2e::{World, image_of};
 use testcluster::Method;
 
