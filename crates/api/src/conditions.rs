@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
 use serde::de::value::{Error, StrDeserializer};
@@ -46,6 +47,12 @@ impl fmt::Display for ConditionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
+}
+
+/// True if a condition of this type is there, with status `True`.
+#[must_use]
+pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
+    conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True")
 }
 
 /// The condition types of an ExtendedStatefulSet. The first three are as those of a PhasedRollout.

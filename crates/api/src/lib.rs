@@ -9,7 +9,7 @@ mod rules;
 pub mod status;
 pub mod version_status;
 
-pub use conditions::{ConditionType, Reason, VersionCondition};
+pub use conditions::{ConditionType, Reason, VersionCondition, is_true};
 pub use extended_stateful_set::{
     ExtendedStatefulSet, ExtendedStatefulSetSpec, Scaling, ScalingPolicy, VersionCheck, VersionStrategy,
     VersionStrategyType, ZoneReplicas,

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use sts_plus_api::{CheckRecord, ConditionType, PhasedRolloutStatus, Reason};
+use sts_plus_api::{CheckRecord, ConditionType, PhasedRolloutStatus, Reason, is_true};
 
 use crate::{
     conditions::{New, dated},
@@ -264,7 +264,7 @@ impl Conditions<'_> {
         // A latch, but not on a set that has not come up yet.
         let before = &self.observed.rollout.status;
         let was_true = before.target_revision == self.memory.wanted
-            && before.conditions.iter().any(|old| old.type_ == "RolledOut" && old.status == "True");
+            && is_true(&before.conditions, &ConditionType::RolledOut.to_string());
         let obstacle = self.slots.filter(|_| !was_true);
         if let Some(what) = obstacle.and_then(|slots| slots.obstacle(&[]).map(|obstacle| obstacle.describe(slots))) {
             return (false, Reason::PodsNotAvailable, what);

@@ -115,7 +115,7 @@ pub fn still(world: &mut World) {
 }
 
 pub fn condition(world: &World, kind: &str) -> bool {
-    status(world).conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True")
+    sts_plus_api::is_true(&status(world).conditions, kind)
 }
 
 /// Values of the partition that the operator wrote, in order.

@@ -13,7 +13,7 @@ use sts_plus_api::{Check, CheckRecord, Current, Step, Verdict};
 use sts_plus_decide::{CheckRequest, ConfigProblem, Try};
 use sts_plus_gates::{Answer, Freshness, Policy, Question, questions};
 
-use super::secrets;
+use super::{config_problem, secrets};
 use crate::client::USER_AGENT;
 use crate::controllers::now;
 use crate::errors::{Error, cut};
@@ -32,11 +32,7 @@ pub fn prober(policy: Policy) -> Prober {
 
 /// What is wrong with the checks, as far as it shows without asking anybody.
 pub(crate) fn validate(prober: &Prober, check: &Check) -> Vec<ConfigProblem> {
-    prober.validate(check).into_iter().map(problem).collect()
-}
-
-pub(super) fn problem(problem: sts_plus_gates::Problem) -> ConfigProblem {
-    ConfigProblem { reason: problem.reason, message: problem.message }
+    prober.validate(check).into_iter().map(config_problem).collect()
 }
 
 /// A try that can be made.
@@ -89,7 +85,7 @@ impl Attempt {
         for mut answer in answers {
             answer.record.time = tried.time;
             tried.records.push(answer.record);
-            tried.config.extend(answer.problem.map(problem));
+            tried.config.extend(answer.problem.map(config_problem));
             tried.warnings.extend(answer.warnings);
         }
         tried.config.dedup();

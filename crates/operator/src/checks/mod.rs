@@ -5,3 +5,9 @@ pub(crate) mod secrets;
 
 pub(crate) use attempt::{Attempt, validate};
 pub use attempt::{Prober, prober};
+use sts_plus_decide::ConfigProblem;
+use sts_plus_gates::Problem;
+
+fn config_problem(problem: Problem) -> ConfigProblem {
+    ConfigProblem { reason: problem.reason, message: problem.message }
+}

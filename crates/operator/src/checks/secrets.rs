@@ -12,7 +12,7 @@ use sts_plus_decide::ConfigProblem;
 use sts_plus_gates::{Problem, Question, SecretData, SecretPolicy, Secrets, check_secrets, questions};
 use tokio::time::Instant;
 
-use super::attempt::problem;
+use super::config_problem;
 use crate::client::deadline;
 use crate::errors::{Class, Error};
 
@@ -141,7 +141,7 @@ impl Seen {
             Ok(secrets) => check_secrets(question, &secrets),
             Err((field, secret, error)) => for_a_person(&field, secret, namespace, error),
         });
-        let mut problems: Vec<_> = problems.map(problem).collect();
+        let mut problems: Vec<_> = problems.map(config_problem).collect();
         problems.dedup();
         Self { generation, problems, at: Instant::now() }
     }

@@ -120,17 +120,19 @@ impl Namespaces {
     /// A policy was changed: everything is found out anew, at once.
     pub(super) fn policies_changed(&mut self, now: Instant) {
         self.changed = Some(now);
-        self.timetable = self.known.keys().map(|namespace| (now, Arc::clone(namespace))).collect();
-        for known in self.known.values_mut() {
-            (known.due, known.failures) = (now, 0);
-        }
+        self.ask_all(|| now);
     }
 
     /// This operator leads from now on: what it knows may be of long ago, and it was not let ask meanwhile.
     pub(super) fn leads(&mut self, now: Instant) {
+        self.ask_all(|| now + pace::between(REMEMBERED.0, REMEMBERED.1));
+    }
+
+    /// Every namespace is asked about anew, each when `due` says, whatever has failed before.
+    fn ask_all(&mut self, due: impl Fn() -> Instant) {
         self.timetable.clear();
         for (namespace, known) in &mut self.known {
-            (known.due, known.failures) = (now + pace::between(REMEMBERED.0, REMEMBERED.1), 0);
+            (known.due, known.failures) = (due(), 0);
             self.timetable.insert((known.due, Arc::clone(namespace)));
         }
     }

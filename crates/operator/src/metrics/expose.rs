@@ -12,10 +12,10 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
-use sts_plus_api::{ConditionType, Phase, PhasedRollout, PhasedRolloutStatus};
+use sts_plus_api::{ConditionType, Phase, PhasedRollout, PhasedRolloutStatus, is_true};
 
 use super::process::Process;
-use super::rows::{Shown, checks, counter, errors, gauge, is_true, key_of, of, one_if, shown, with};
+use super::rows::{Shown, checks, counter, errors, gauge, key_of, of, one_if, shown, with};
 use super::{Counts, Key, Metrics, lock, resource_of, versions};
 use crate::leader::Guard;
 use crate::pulse::Pulse;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -36,10 +35,6 @@ pub(super) fn with<'a>(
 
 pub(super) fn one_if(is: bool) -> f64 {
     if is { 1.0 } else { 0.0 }
-}
-
-pub(super) fn is_true(conditions: &[Condition], kind: &str) -> bool {
-    conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True")
 }
 
 pub(super) fn gauge<L: EncodeLabelSet>(

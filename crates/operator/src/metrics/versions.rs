@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use prometheus_client::encoding::DescriptorEncoder;
-use sts_plus_api::{ExtendedStatefulSetStatus, VersionCondition, VersionDetail, VersionPhase};
+use sts_plus_api::{ExtendedStatefulSetStatus, VersionCondition, VersionDetail, VersionPhase, is_true};
 
-use super::rows::{Shown, checks, errors, gauge, is_true, key_of, of, one_if, shown, with};
+use super::rows::{Shown, checks, errors, gauge, key_of, of, one_if, shown, with};
 use super::{Metrics, Zeros};
 use crate::watch::Caches;
 

@@ -214,7 +214,7 @@ impl Runs for World {
 }
 
 fn is_true(world: &World, kind: &str) -> bool {
-    world.rollouts[ROLLOUT].status.conditions.iter().any(|one| one.type_ == kind && one.status == "True")
+    sts_plus_api::is_true(&world.rollouts[ROLLOUT].status.conditions, kind)
 }
 
 fn is_done(world: &World) -> bool {

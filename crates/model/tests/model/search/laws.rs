@@ -314,9 +314,7 @@ pub fn s11_progress(act: &Act, mind: &Mind, was: &PhasedRolloutStatus, is: &Phas
 
 /// S10: Completed and `RolledOut` only when true.
 pub fn s10(act: &Act, was: &PhasedRolloutStatus, is: &PhasedRolloutStatus) -> Option<String> {
-    let is_true = |status: &PhasedRolloutStatus| {
-        status.conditions.iter().any(|one| one.type_ == "RolledOut" && one.status == "True")
-    };
+    let is_true = |status: &PhasedRolloutStatus| sts_plus_api::is_true(&status.conditions, "RolledOut");
     let is_latched = is_true(was) && was.target_revision == is.target_revision;
     let completes = is.completion_time.is_some() && was.completion_time.is_none();
     let set = act.seen;

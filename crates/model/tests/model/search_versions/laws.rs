@@ -346,5 +346,5 @@ fn is_stale(status: &ExtendedStatefulSetStatus) -> bool {
 }
 
 pub fn is_true(status: &ExtendedStatefulSetStatus, kind: &str) -> bool {
-    status.conditions.iter().any(|one| one.type_ == kind && one.status == "True")
+    sts_plus_api::is_true(&status.conditions, kind)
 }
