@@ -1,5 +1,6 @@
-//! The run of one object, of whatever kind: look into the caches, decide; if that asks for anything at all, wait for a turn, look at the API
-//! server itself, decide again, and only then act. It must never act on a cache.
+//! The run of one object, of whatever kind: look into the caches and decide. If that asks for anything at all, wait for a turn. What only notes and
+//! asks is done on the caches: a status is written for the version of the object that was seen, and what it notes is looked at again before any
+//! step. For all else look at the API server itself, decide again, and only then act.
 
 use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
@@ -33,6 +34,9 @@ use crate::written::Written;
 static RUNS: AtomicU64 = AtomicU64::new(1);
 /// How soon an object that waits for its turn sees what happens to it.
 const AGAIN: Duration = Duration::from_millis(250);
+/// How long, and how often, a cache is waited for that has not seen the last write.
+const CATCH_UP: Duration = Duration::from_millis(10);
+const CATCHES_UP: u32 = 50;
 /// A conflict is looked at again at once this often in one run.
 pub(super) const FRESH_ROUNDS: u32 = 3;
 
@@ -86,6 +90,12 @@ pub(crate) trait Kind: Sized + Send + Sync + 'static {
 
     /// The outcome of a try, for the next decision. The first one who sees it tells it.
     fn hear(scene: &mut Self::Scene, tried: Try, is_new: bool, context: &Context<Self>);
+
+    /// True if a cache has not seen yet what was written last.
+    fn lags(object: &Self::Object, context: &Context<Self>) -> bool;
+
+    /// True if the plan writes nothing but the status, and the caches are enough for that.
+    fn only_notes(plan: &Self::Plan, scene: &Self::Scene) -> bool;
 
     /// True if the plan changes nothing that is to be seen.
     fn is_nothing(plan: &Self::Plan, scene: &Self::Scene) -> bool;
@@ -166,7 +176,7 @@ pub(crate) async fn reconcile<K: Kind>(object: Arc<K::Object>, context: Arc<Cont
         return Ok(when::after_rest(left));
     }
     let (begun, id) = (Instant::now(), RUNS.fetch_add(1, Ordering::Relaxed));
-    let run = AssertUnwindSafe(run(&*object, &*context)).catch_unwind();
+    let run = AssertUnwindSafe(run(&object, &context)).catch_unwind();
     let outcome = run.instrument(tracing::info_span!("run", id, why)).await;
     let outcome = outcome.unwrap_or_else(|panic| Err(Error::Panic(panic_text(&*panic))));
     context.metrics.ran(K::NAME, begun.elapsed());
@@ -189,18 +199,30 @@ pub(crate) fn after_error<K: Kind>(object: Arc<K::Object>, error: &Error, contex
 }
 
 /// What a glance into the caches comes to.
-enum Glance {
+enum Glance<K: Kind> {
     /// Nothing is to be done until then.
     Rest(Next),
-    /// The API server is to be looked at, for this.
-    Look(Lane),
+    /// Something is, in this lane; with what was seen, if that is enough.
+    Act(Lane, Option<Box<Ground<K>>>),
 }
 
-async fn run<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Next, Error> {
+/// What is decided on.
+struct Ground<K: Kind> {
+    scene: K::Scene,
+    plan: K::Plan,
+    at: Timestamp,
+    /// How long ago the API server itself was looked at.
+    ago: Duration,
+}
+
+async fn run<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> Result<Next, Error> {
     let mut glance = glance(object, context)?;
-    if K::is_due(object, context) && !matches!(glance, Glance::Look(Lane::Hold)) {
+    if catch_up(object, context).await {
+        glance = self::glance(object, context)?;
+    }
+    if K::is_due(object, context) && !matches!(glance, Glance::Act(Lane::Hold, _)) {
         let find_out = async {
-            let _turn = (context.turns.take(Lane::Look, &namespace(object)).await, context.pulse.run());
+            let _turn = (context.turns.take(Lane::Look, &namespace(&**object)).await, context.pulse.run());
             K::find_out(object, context).await;
         };
         tokio::select! {
@@ -209,34 +231,59 @@ async fn run<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Next, 
         }
         glance = self::glance(object, context)?;
     }
-    let (waiting, namespace) = (context.metrics.waits(K::NAME), namespace(object));
+    let (waiting, namespace) = (context.metrics.waits(K::NAME), namespace(&**object));
     loop {
         let lane = match glance {
             Glance::Rest(next) => return Ok(next),
-            Glance::Look(lane) => lane,
+            Glance::Act(lane, _) => lane,
         };
         tokio::select! {
             turn = context.turns.take(lane, &namespace) => {
                 let _turn = (turn, context.pulse.run());
                 drop(waiting);
                 // A future of this size is not made for each of thousands that wait.
-                return Box::pin(fresh_rounds(|| act(object, context))).await;
+                return Box::pin(fresh_rounds(object, context)).await;
             }
             changed = changed(object, lane, context) => glance = changed?,
         }
     }
 }
 
+/// Waits a moment for the caches to see what was written last: a run that comes before them would have to look past them. Returns whether they
+/// have seen it now and had not before. It is not waited for again where that was in vain: the watch may have fallen silent.
+async fn catch_up<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> bool {
+    let lags = || K::lags(&latest(object, context), context);
+    let uid = object.uid().unwrap_or_default();
+    if !lags() {
+        context.slots.lags(&uid, false);
+        return false;
+    }
+    for _ in 0..if context.slots.lags(&uid, true) { 0 } else { CATCHES_UP } {
+        tokio::time::sleep(CATCH_UP).await;
+        if !lags() {
+            context.slots.lags(&uid, false);
+            return true;
+        }
+    }
+    false
+}
+
+/// The object as the cache has it now.
+fn latest<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> Arc<K::Object> {
+    let latest = K::store(&context.caches).get(&ObjectRef::from_obj(&**object));
+    latest.filter(|latest| latest.uid() == object.uid()).unwrap_or_else(|| Arc::clone(object))
+}
+
 /// Waits until there is something else to do than what it waits for in this lane: what happens to an object that waits is seen at once.
-async fn changed<K: Kind>(object: &K::Object, lane: Lane, context: &Context<K>) -> Result<Glance, Error> {
-    let name = ObjectRef::from_obj(object);
+async fn changed<K: Kind>(object: &Arc<K::Object>, lane: Lane, context: &Context<K>) -> Result<Glance<K>, Error> {
+    let name = ObjectRef::from_obj(&**object);
     loop {
         tokio::time::sleep(AGAIN).await;
         if context.queue.why(&name).is_none() {
             continue;
         }
         match glance(object, context)? {
-            Glance::Look(same) if same == lane => {}
+            Glance::Act(same, _) if same == lane => {}
             other => return Ok(other),
         }
     }
@@ -246,81 +293,106 @@ fn namespace(object: &impl kube::Resource) -> String {
     object.meta().namespace.clone().unwrap_or_default()
 }
 
-/// Acts, and looks again at once after a conflict, some times.
-async fn fresh_rounds<F>(mut act: impl FnMut() -> F) -> Result<Next, Error>
-where
-    F: Future<Output = Result<Next, Error>>,
-{
-    let mut round = 1;
+/// Acts, and looks again at once after a conflict, some times. What was seen before the turn may be old.
+async fn fresh_rounds<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> Result<Next, Error> {
+    let mut ground = match glance(object, context)? {
+        Glance::Rest(next) => return Ok(next),
+        Glance::Act(_, ground) => ground.map(|ground| *ground),
+    };
+    let mut round = 0;
     loop {
-        match act().await {
+        let outcome = match ground.take() {
+            Some(ground) => carry_out(&**object, ground, true, context).await,
+            None => {
+                round += 1;
+                let Some(ground) = look(&**object, context).await? else { return Ok(when::when_it_changes()) };
+                carry_out(&**object, ground, false, context).await
+            }
+        };
+        match outcome {
+            Ok(Some(next)) => return Ok(next),
+            Ok(None) => {}
             Err(error) if error.class() == Class::Conflict && round < FRESH_ROUNDS => {
                 tracing::debug!(round, "looking again at once: {error}");
-                round += 1;
             }
-            outcome => return outcome,
+            Err(error) => return Err(error),
         }
     }
 }
 
 /// Decides on the caches.
-fn glance<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Glance, Error> {
-    let uid = object.uid().unwrap_or_default();
-    let look = |is_hold: bool| match is_hold {
-        true => Glance::Look(Lane::Hold),
-        false if context.slots.is_done(&uid) => Glance::Look(Lane::Answer),
-        false => Glance::Look(Lane::Look),
+fn glance<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> Result<Glance<K>, Error> {
+    let (object, uid) = (latest(object, context), object.uid().unwrap_or_default());
+    let lane = |is_hold: bool| match is_hold {
+        true => Lane::Hold,
+        false if context.slots.is_done(&uid) => Lane::Answer,
+        false => Lane::Look,
     };
-    let Some(scene) = K::cached(object, context) else { return Ok(look(false)) };
-    let now = now();
-    let plan = decide::<K>(&scene, now)?;
-    let ago = context.slots.look_ago(&uid);
+    let Some(scene) = K::cached(&object, context) else { return Ok(Glance::Act(lane(false), None)) };
+    let (at, ago) = (now(), context.slots.look_ago(&uid));
+    let plan = decide::<K>(&scene, at)?;
     let is_nothing = match K::check(&plan) {
         Some(request) => context.slots.is_running(&uid, &K::asked(&scene, request)),
         None => K::is_nothing(&plan, &scene),
     };
-    if !is_nothing || period(&plan, context).is_over(ago) {
-        return Ok(look(K::is_hold(&plan, &scene)));
+    let is_over = period(&plan, context).is_over(ago);
+    if is_nothing && !is_over {
+        if K::check(&plan).is_none() {
+            context.slots.stop(&uid);
+        }
+        return Ok(Glance::Rest(next(&plan, ago, at, context)));
     }
-    if K::check(&plan).is_none() {
-        context.slots.stop(&uid);
-    }
-    Ok(Glance::Rest(next(&plan, ago, now, context)))
+    let (lane, is_enough) = (lane(K::is_hold(&plan, &scene)), !is_over && K::only_notes(&plan, &scene));
+    Ok(Glance::Act(lane, is_enough.then(|| Box::new(Ground { scene, plan, at, ago }))))
 }
 
-/// Looks at the API server itself, decides, and carries it out.
-async fn act<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Next, Error> {
+/// Looks at the API server itself, and decides. Nothing if the object is gone.
+async fn look<K: Kind>(object: &K::Object, context: &Context<K>) -> Result<Option<Ground<K>>, Error> {
     let uid = object.uid().unwrap_or_default();
-    let Some(mut scene) = K::live(object, context).await? else {
+    let Some(scene) = K::live(object, context).await? else {
         context.forget(&uid);
-        return Ok(when::when_it_changes());
+        return Ok(None);
     };
     context.slots.looked(&uid);
-    let mut at = now();
-    let mut plan = decide::<K>(&scene, at)?;
+    let at = now();
+    let plan = decide::<K>(&scene, at)?;
+    Ok(Some(Ground { scene, plan, at, ago: Duration::ZERO }))
+}
+
+/// Does what the plan wants. Nothing if it may only note and ask, and the plan wants more.
+async fn carry_out<K: Kind>(
+    object: &K::Object,
+    Ground { mut scene, mut plan, mut at, ago }: Ground<K>,
+    may_only_note: bool,
+    context: &Context<K>,
+) -> Result<Option<Next>, Error> {
+    let uid = object.uid().unwrap_or_default();
     if let Some(request) = K::check(&plan).cloned() {
         let asked = K::asked(&scene, &request);
         match context.slots.look(&uid, &asked) {
-            Stand::Running => return Ok(next(&plan, Duration::ZERO, at, context)),
+            Stand::Running => return Ok(Some(next(&plan, ago, at, context))),
             Stand::None => {
                 begin(object, &scene, &request, asked, context);
-                return Ok(next(&plan, Duration::ZERO, at, context));
+                return Ok(Some(next(&plan, ago, at, context)));
             }
             Stand::Done(tried, is_new) => {
-                // The answers are older than this look at the pods: what they say is about what is seen here.
+                // The answers are about what is seen here. A step on them is decided on a look at the API server, which they are older than.
                 K::hear(&mut scene, *tried, is_new, context);
                 at = now();
                 plan = decide::<K>(&scene, at)?;
                 if K::check(&plan).is_some() {
                     context.slots.stop(&uid);
-                    return Ok(when::once_more());
+                    return Ok(Some(when::once_more()));
                 }
             }
         }
     }
+    if may_only_note && !K::only_notes(&plan, &scene) {
+        return Ok(None);
+    }
     K::apply(&plan, &scene, context).await?;
     context.slots.stop(&uid);
-    Ok(next(&plan, Duration::ZERO, at, context))
+    Ok(Some(next(&plan, ago, at, context)))
 }
 
 /// Starts a try beside the controller; its end wakes the object.

@@ -73,13 +73,15 @@ struct Slot<F> {
     /// Failures in a row, and the end of the rest after them.
     failures: Option<(u32, Instant)>,
     looked: Instant,
+    /// The caches were waited for, and it was in vain.
+    lags: bool,
     findings: F,
 }
 
 impl<F: Default> Default for Slot<F> {
     /// An object that is new to us came from a list just now.
     fn default() -> Self {
-        Self { attempt: None, failures: None, looked: Instant::now(), findings: F::default() }
+        Self { attempt: None, failures: None, looked: Instant::now(), lags: false, findings: F::default() }
     }
 }
 
@@ -186,6 +188,11 @@ impl<F: Default + Send + 'static> Slots<F> {
     /// How long ago that is.
     pub fn look_ago(&self, uid: &str) -> Duration {
         self.with(uid, |slot| slot.looked.elapsed())
+    }
+
+    /// Notes whether the caches lag behind what was written; returns whether they did before.
+    pub fn lags(&self, uid: &str, lags: bool) -> bool {
+        self.with(uid, |slot| std::mem::replace(&mut slot.lags, lags))
     }
 
     /// Reads or changes what was found out.

@@ -13,6 +13,8 @@ use super::{Moment, now};
 pub struct Guard {
     /// Nanoseconds on our own clock; 0: we do not lead.
     until: AtomicU64,
+    /// How often we have begun to lead.
+    term: AtomicU64,
     leads: watch::Sender<bool>,
 }
 
@@ -20,13 +22,13 @@ impl Guard {
     /// For an operator that works without an election.
     #[must_use]
     pub fn always() -> Self {
-        Self { until: AtomicU64::new(u64::MAX), leads: watch::Sender::new(true) }
+        Self { until: AtomicU64::new(u64::MAX), term: AtomicU64::new(1), leads: watch::Sender::new(true) }
     }
 
     /// For one that has yet to be elected.
     #[must_use]
     pub fn waiting() -> Self {
-        Self { until: AtomicU64::new(0), leads: watch::Sender::new(false) }
+        Self { until: AtomicU64::new(0), term: AtomicU64::new(0), leads: watch::Sender::new(false) }
     }
 
     /// Whether a write may leave now.
@@ -55,8 +57,17 @@ impl Guard {
         self.leads.subscribe()
     }
 
+    /// Another number each time that we begin to lead: somebody else may have written since what was seen in another term.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.term.load(Ordering::Acquire)
+    }
+
     /// We lead until then.
     pub(super) fn open_until(&self, moment: Moment) {
+        if !*self.leads.borrow() {
+            self.term.fetch_add(1, Ordering::AcqRel);
+        }
         self.until.store(nanos(moment), Ordering::Release);
         self.leads.send_if_modified(|leads| !std::mem::replace(leads, true));
     }

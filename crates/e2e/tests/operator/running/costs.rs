@@ -23,15 +23,15 @@ const LIMITS: [(&str, usize); 7] = [
     ("patch statefulsets", 134),
     ("create events", 234),
     ("patch phasedrollouts/status", 480),
-    ("get phasedrollouts", 1000),
-    ("get statefulsets", 1000),
-    ("list pods", 1000),
+    ("get phasedrollouts", 400),
+    ("get statefulsets", 400),
+    ("list pods", 400),
     // Whether the hold is kept: once in a while for a set.
     ("dry run patch statefulsets", 100),
 ];
 /// The same for all writes and for all reads.
 const WRITES: usize = 850;
-const READS: usize = 2800;
+const READS: usize = 1200;
 /// The most memory that the operator may have had, in MiB.
 const MEMORY: u64 = 64;
 

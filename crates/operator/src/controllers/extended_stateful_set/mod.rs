@@ -100,6 +100,15 @@ impl Kind for ExtendedStatefulSets {
         scene.observed.tried = Some(tried);
     }
 
+    fn lags(owner: &ExtendedStatefulSet, context: &Context) -> bool {
+        observe::lags(owner, context)
+    }
+
+    /// More than the caches hold is looked at for each decision.
+    fn only_notes(_: &VersionsPlan, _: &Scene) -> bool {
+        false
+    }
+
     fn is_nothing(plan: &VersionsPlan, scene: &Scene) -> bool {
         plan.actions.is_empty() && plan.events.is_empty() && plan.status == scene.observed.owner.status
     }

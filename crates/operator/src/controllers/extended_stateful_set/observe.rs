@@ -65,26 +65,25 @@ impl Scene {
     }
 }
 
+/// True if a cache has not seen what we wrote.
+pub(super) fn lags(owner: &ExtendedStatefulSet, context: &Context) -> bool {
+    let (uid, namespace) = (owner.uid().unwrap_or_default(), owner.namespace().unwrap_or_default());
+    let sets = context.caches.sets_of(&namespace, &uid);
+    !context.written.is_seen(&uid, owner.resource_version().as_deref())
+        || !sets.iter().all(|set| context.written.is_seen(set.uid(), set.metadata.resource_version.as_deref()))
+}
+
 /// From the caches. Nothing if they are not whole yet, older than what we wrote, or if more than they hold is to be known.
 pub(super) fn cached(owner: &ExtendedStatefulSet, context: &Context) -> Option<Scene> {
-    let caches = &context.caches;
-    let uid = owner.uid()?;
-    if !caches.are_ready() || !context.written.is_seen(&uid, owner.resource_version().as_deref()) {
+    let (caches, uid, namespace) = (&context.caches, owner.uid()?, owner.namespace()?);
+    if !caches.are_ready() || lags(owner, context) {
         return None;
     }
     let known = context.slots.findings(&uid, |Findings(known)| known.clone())?;
-    if Some(known.generation) != owner.metadata.generation {
-        return None;
-    }
-    let namespace = owner.namespace()?;
-    if !known.services.are_unchanged(&namespace, caches) {
+    if Some(known.generation) != owner.metadata.generation || !known.services.are_unchanged(&namespace, caches) {
         return None;
     }
     let sets = caches.sets_of(&namespace, &uid);
-    let all_seen = sets.iter().all(|set| context.written.is_seen(set.uid(), set.metadata.resource_version.as_deref()));
-    if !all_seen {
-        return None;
-    }
     let pods = sets.iter().flat_map(|set| caches.pods_of(&namespace, set.uid())).map(|pod| (*pod).clone());
     let sets = sets.iter().map(|set| (**set).clone());
     Some(scene(owner.clone(), sets.collect(), &pods.collect::<Vec<_>>(), known, context))

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
-use sts_plus_api::{ConditionType, Phase, PhasedRollout};
+use sts_plus_api::{ConditionType, Phase, PhasedRollout, PhasedRolloutStatus, is_true};
 use sts_plus_decide::{Action, CheckRequest, NewPartition, Plan, RolloutView, Stray, Try, decide};
 
 use super::drive::{self, Kind};
+use super::look::LastLook;
 use super::slots::Asked;
 use crate::checks::{Attempt, secrets};
 use crate::errors::Error;
@@ -43,6 +44,8 @@ pub(crate) struct Findings {
     stray: Option<Stray>,
     /// What is wrong with the Secrets of its checks.
     secrets: Option<secrets::Seen>,
+    /// What the API server showed last.
+    look: Option<LastLook>,
 }
 
 impl Kind for PhasedRollouts {
@@ -117,6 +120,18 @@ impl Kind for PhasedRollouts {
         scene.observed.tried = Some(tried);
     }
 
+    fn lags(rollout: &PhasedRollout, context: &Context) -> bool {
+        observe::lags(rollout, context)
+    }
+
+    fn only_notes(plan: &Plan, scene: &Scene) -> bool {
+        let is_rolled_out =
+            |status: &PhasedRolloutStatus| is_true(&status.conditions, &ConditionType::RolledOut.to_string());
+        // Pipelines go on when it is.
+        let tells_the_end = is_rolled_out(&plan.status) && !is_rolled_out(&scene.observed.rollout.status);
+        plan.actions.is_empty() && plan.events.is_empty() && !tells_the_end && !scene.is_behind
+    }
+
     fn is_nothing(plan: &Plan, scene: &Scene) -> bool {
         plan.actions.is_empty() && plan.events.is_empty() && plan.status == scene.observed.rollout.status
     }
@@ -135,8 +150,7 @@ impl Kind for PhasedRollouts {
 
     fn is_at_rest(plan: &Plan) -> bool {
         // At rest, too, a pod may be missing: why, no stream says.
-        let reconciling = ConditionType::Reconciling.to_string();
-        if plan.status.conditions.iter().any(|condition| condition.type_ == reconciling && condition.status == "True") {
+        if is_true(&plan.status.conditions, &ConditionType::Reconciling.to_string()) {
             return false;
         }
         match plan.status.phase {

@@ -12,6 +12,7 @@ use super::{Context, Findings};
 use crate::checks::{self, secrets::Seen};
 use crate::client::deadline;
 use crate::controllers::in_the_way;
+use crate::controllers::look::LastLook;
 use crate::errors::Error;
 use crate::views::{PodObject, SetObject, rollout_view};
 
@@ -21,6 +22,8 @@ pub(crate) struct Scene {
     pub(super) rollout: PhasedRollout,
     /// The target and the former targets, by name.
     pub(super) sets: BTreeMap<String, SetObject>,
+    /// True if the caches show less than the last look at the API server did.
+    pub(super) is_behind: bool,
 }
 
 impl Scene {
@@ -42,40 +45,56 @@ impl Scene {
     }
 }
 
+/// The target, if it exists, and the former targets.
+type CachedSets = (Option<Arc<SetObject>>, Vec<Arc<SetObject>>);
+
+/// The sets of a PhasedRollout, as the caches have them.
+fn cached_sets(rollout: &PhasedRollout, context: &Context) -> CachedSets {
+    let (namespace, target_ref) = (rollout.namespace().unwrap_or_default(), &rollout.spec.target_ref);
+    let former = context.caches.former_targets(&namespace, &rollout.name_any(), target_ref);
+    (context.caches.set(&namespace, target_ref), former)
+}
+
+/// True if a cache has not seen what we wrote.
+pub(super) fn lags(rollout: &PhasedRollout, context: &Context) -> bool {
+    !are_seen(rollout, &cached_sets(rollout, context), context)
+}
+
+/// True if these show all that we wrote.
+fn are_seen(rollout: &PhasedRollout, (target, former): &CachedSets, context: &Context) -> bool {
+    let is_seen = |uid: Option<&str>, resource_version: Option<&str>| {
+        uid.is_some_and(|uid| context.written.is_seen(uid, resource_version))
+    };
+    is_seen(rollout.uid().as_deref(), rollout.resource_version().as_deref())
+        && target.iter().chain(former).all(|set| is_seen(Some(set.uid()), set.metadata.resource_version.as_deref()))
+}
+
 /// From the caches. Nothing if they are not whole yet, or older than what we wrote.
 pub(super) fn cached(rollout: &PhasedRollout, context: &Context) -> Option<Scene> {
     let caches = &context.caches;
-    if !caches.are_ready() || !is_seen(context, rollout.uid().as_deref(), rollout.resource_version().as_deref()) {
+    let sets = cached_sets(rollout, context);
+    if !caches.are_ready() || !are_seen(rollout, &sets, context) {
         return None;
     }
-    let namespace = rollout.namespace()?;
-    let (name, target_ref) = (rollout.name_any(), &rollout.spec.target_ref);
-    let target = caches.set(&namespace, target_ref);
-    let former = caches.former_targets(&namespace, &name, target_ref);
-    let all_seen = target
-        .iter()
-        .chain(&former)
-        .all(|set| is_seen(context, Some(set.uid()), set.metadata.resource_version.as_deref()));
-    if !all_seen {
-        return None;
-    }
+    let (namespace, (target, former)) = (rollout.namespace()?, sets);
     let pods = target.as_ref().map(|set| caches.pods_of(&namespace, set.uid())).unwrap_or_default();
-    Some(scene(
+    let is_behind = context.slots.findings(&rollout.uid()?, |findings| {
+        let (sets, pods) = (target.iter().map(|set| &set.metadata), pods.iter().map(|pod| &pod.metadata));
+        findings.look.as_ref().is_none_or(|look| !look.is_seen(context.guard.term(), sets, pods))
+    });
+    let scene = scene(
         rollout.clone(),
         target.map(Arc::unwrap_or_clone),
         former.into_iter().map(Arc::unwrap_or_clone).collect(),
         pods.iter().map(AsRef::as_ref),
         context,
-    ))
-}
-
-fn is_seen(context: &Context, uid: Option<&str>, resource_version: Option<&str>) -> bool {
-    uid.is_some_and(|uid| context.written.is_seen(uid, resource_version))
+    );
+    Some(Scene { is_behind, ..scene })
 }
 
 /// From the API server itself. Nothing if the PhasedRollout is gone.
 pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<Option<Scene>, Error> {
-    let (namespace, name) = (rollout.namespace().unwrap_or_default(), rollout.name_any());
+    let (namespace, name, term) = (rollout.namespace().unwrap_or_default(), rollout.name_any(), context.guard.term());
     let rollouts: Api<PhasedRollout> = Api::namespaced(context.client.clone(), &namespace);
     let found = deadline(format!("reading PhasedRollout {namespace}/{name}"), rollouts.get_opt(&name)).await?;
     // One that was made anew under the same name is looked at by itself.
@@ -96,15 +115,19 @@ pub(super) async fn live(rollout: &PhasedRollout, context: &Context) -> Result<O
         let set = get_set(&sets, cached.name(), &namespace, context).await?;
         former.extend(set.filter(|set| set.claimed_by() == Some(name.as_str())));
     }
-    let pods = match &target {
+    let (pods, list) = match &target {
         Some(set) => list_pods(context, &namespace, set).await?,
-        None => Vec::new(),
+        None => (Vec::new(), None),
     };
+    let seen = (target.iter().map(|set| &set.metadata), pods.iter().map(|pod| &pod.metadata));
+    let look = LastLook::of(term, seen.0, seen.1, list.as_deref());
     let is_leaving = rollout.metadata.deletion_timestamp.is_some();
     let looked_at = if is_leaving { &[] } else { target.as_slice() };
     let strays = in_the_way::strays(&context.client, looked_at, &pods).await?;
     let stray = strays.into_values().next();
-    context.slots.findings(&rollout.uid().unwrap_or_default(), |findings| findings.stray = stray);
+    context.slots.findings(&rollout.uid().unwrap_or_default(), |findings| {
+        (findings.stray, findings.look) = (stray, Some(look));
+    });
     Ok(Some(scene(rollout, target, former, pods.iter(), context)))
 }
 
@@ -126,7 +149,12 @@ async fn get_set(
     Ok(set.map(SetObject::shrunk))
 }
 
-async fn list_pods(context: &Context, namespace: &str, set: &SetObject) -> Result<Vec<PodObject>, Error> {
+/// The pods, and the version of their list.
+async fn list_pods(
+    context: &Context,
+    namespace: &str,
+    set: &SetObject,
+) -> Result<(Vec<PodObject>, Option<String>), Error> {
     let selector = set.pod_selector().ok_or_else(|| Error::Unusable {
         what: format!("spec.selector of StatefulSet {}", set.name()),
         problem: "it selects nothing that could be asked for".to_owned(),
@@ -143,7 +171,8 @@ async fn list_pods(context: &Context, namespace: &str, set: &SetObject) -> Resul
             format!("pod {}", known.name.as_deref().unwrap_or_default())
         })?;
     }
-    Ok(found.items.into_iter().filter(|pod| pod.belongs_to(set.uid())).map(PodObject::shrunk).collect())
+    let pods = found.items.into_iter().filter(|pod| pod.belongs_to(set.uid())).map(PodObject::shrunk);
+    Ok((pods.collect(), found.metadata.resource_version))
 }
 
 fn scene<'a>(
@@ -166,7 +195,7 @@ fn scene<'a>(
         tried: None,
     };
     let sets = target.into_iter().chain(former).map(|set| (set.name().to_owned(), set)).collect();
-    Scene { observed, rollout, sets }
+    Scene { observed, rollout, sets, is_behind: false }
 }
 
 /// The target, with what its controller says about pods that it cannot make, and what was found in its way.
