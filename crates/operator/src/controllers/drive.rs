@@ -301,13 +301,12 @@ async fn fresh_rounds<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) ->
     };
     let mut round = 0;
     loop {
-        let outcome = match ground.take() {
-            Some(ground) => carry_out(&**object, ground, true, context).await,
-            None => {
-                round += 1;
-                let Some(ground) = look(&**object, context).await? else { return Ok(when::when_it_changes()) };
-                carry_out(&**object, ground, false, context).await
-            }
+        let outcome = if let Some(ground) = ground.take() {
+            carry_out(&**object, ground, true, context).await
+        } else {
+            round += 1;
+            let Some(ground) = look(&**object, context).await? else { return Ok(when::when_it_changes()) };
+            carry_out(&**object, ground, false, context).await
         };
         match outcome {
             Ok(Some(next)) => return Ok(next),
