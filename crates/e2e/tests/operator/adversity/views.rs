@@ -83,7 +83,9 @@ async fn lists_that_are_read_anew_and_watches_that_end_at_once_delay_nothing() {
             }
         } else {
             read_anew();
-            RESOURCES.iter().for_each(|resource| stage.proxy.shorten(resource, Duration::from_millis(20)));
+            for resource in RESOURCES {
+                stage.proxy.shorten(resource, Duration::from_millis(20));
+            }
         }
         stage.until_over().await;
         let (world, writes) = (stage.scene.world(), stage.proxy.writes());
