@@ -5,12 +5,18 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
 use crate::errors::Error;
 
 /// A step that was not granted is not tried again for so long.
 const NOT_GRANTED: Duration = Duration::from_secs(30);
+
+/// A resourceVersion that can be compared with others.
+pub(crate) fn number(resource_version: Option<&str>) -> Option<u64> {
+    resource_version?.parse().ok()
+}
 
 /// Our last write of each object, by UID.
 #[derive(Debug, Default)]
@@ -25,7 +31,7 @@ impl Written {
     /// Remembers that the write of the object `uid` gave it `resource_version`.
     pub fn remember(&self, uid: &str, resource_version: Option<&str>) {
         // A version that is no number cannot be compared; then each decision about the object is made on a live read anyway.
-        let version = resource_version.and_then(|version| version.parse().ok()).unwrap_or(u64::MAX);
+        let version = number(resource_version).unwrap_or(u64::MAX);
         self.lock().insert(uid.to_owned(), version);
     }
 
@@ -33,17 +39,20 @@ impl Written {
     pub fn is_seen(&self, uid: &str, resource_version: Option<&str>) -> bool {
         let mut last = self.lock();
         let Some(written) = last.get(uid).copied() else { return true };
-        let seen = resource_version.and_then(|version| version.parse::<u64>().ok());
-        if seen.is_some_and(|seen| seen >= written) {
+        if number(resource_version).is_some_and(|seen| seen >= written) {
             last.remove(uid);
             return true;
         }
         false
     }
 
+    /// True if each of these objects of a cache is as new as our last write of it.
+    pub fn are_seen<'a>(&self, mut cached: impl Iterator<Item = &'a ObjectMeta>) -> bool {
+        cached.all(|meta| meta.uid.as_deref().is_some_and(|uid| self.is_seen(uid, meta.resource_version.as_deref())))
+    }
+
     /// True if `resource_version` is older than our last write of the object, or than `cached`, the version in a cache.
     pub fn is_outdated(&self, uid: &str, resource_version: Option<&str>, cached: Option<&str>) -> bool {
-        let number = |version: Option<&str>| version.and_then(|version| version.parse::<u64>().ok());
         let Some(read) = number(resource_version) else { return false };
         // A version of ours that is no number stands as the highest one, and nothing can be said.
         let written = self.lock().get(uid).copied().filter(|written| *written != u64::MAX);

@@ -1,6 +1,6 @@
-//! The run of one object, of whatever kind: look into the caches and decide. If that asks for anything at all, wait for a turn. What only notes and
-//! asks is done on the caches: a status is written for the version of the object that was seen, and what it notes is looked at again before any
-//! step. For all else look at the API server itself, decide again, and only then act.
+//! The run of one object, of whatever kind: look into the caches and decide. If that asks for anything at all, wait for a turn. What only
+//! notes and asks is done on the caches: a status is written for the version of the object that was seen, and what it notes is looked at
+//! again before any step. For all else look at the API server itself, decide again, and only then act.
 
 use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
@@ -217,7 +217,7 @@ struct Ground<K: Kind> {
 
 async fn run<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> Result<Next, Error> {
     let mut glance = glance(object, context)?;
-    if catch_up(object, context).await {
+    if matches!(glance, Glance::Act(_, None)) && catch_up(object, context).await {
         glance = self::glance(object, context)?;
     }
     if K::is_due(object, context) && !matches!(glance, Glance::Act(Lane::Hold, _)) {
@@ -254,11 +254,10 @@ async fn run<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> Result<N
 async fn catch_up<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> bool {
     let lags = || K::lags(&latest(object, context), context);
     let uid = object.uid().unwrap_or_default();
-    if !lags() {
-        context.slots.lags(&uid, false);
+    if !lags() || context.slots.lags(&uid, true) {
         return false;
     }
-    for _ in 0..if context.slots.lags(&uid, true) { 0 } else { CATCHES_UP } {
+    for _ in 0..CATCHES_UP {
         tokio::time::sleep(CATCH_UP).await;
         if !lags() {
             context.slots.lags(&uid, false);
@@ -328,6 +327,7 @@ fn glance<K: Kind>(object: &Arc<K::Object>, context: &Context<K>) -> Result<Glan
         false => Lane::Look,
     };
     let Some(scene) = K::cached(&object, context) else { return Ok(Glance::Act(lane(false), None)) };
+    context.slots.lags(&uid, false);
     let (at, ago) = (now(), context.slots.look_ago(&uid));
     let plan = decide::<K>(&scene, at)?;
     let is_nothing = match K::check(&plan) {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::written::number;
+
 /// Versions that were seen: of the StatefulSets and pods, by UID, and of the list of pods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastLook {
@@ -22,7 +24,7 @@ impl LastLook {
         pods: impl Iterator<Item = &'a ObjectMeta>,
         list: Option<&str>,
     ) -> Self {
-        Self { term, sets: versions(sets), pods: versions(pods), list: number(list) }
+        Self { term, sets: versions(sets), pods: versions(pods), list: age(list) }
     }
 
     /// True if a cache with these has seen all that this look has: nothing older, no pod that was gone, and each that was there. A look of
@@ -43,12 +45,12 @@ impl LastLook {
 }
 
 fn versions<'a>(objects: impl Iterator<Item = &'a ObjectMeta>) -> BTreeMap<String, u64> {
-    objects.map(|meta| (meta.uid.clone().unwrap_or_default(), number(meta.resource_version.as_deref()))).collect()
+    objects.map(|meta| (meta.uid.clone().unwrap_or_default(), age(meta.resource_version.as_deref()))).collect()
 }
 
 /// What is no number is as old as can be.
-fn number(version: Option<&str>) -> u64 {
-    version.and_then(|version| version.parse().ok()).unwrap_or(0)
+fn age(version: Option<&str>) -> u64 {
+    number(version).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Reads: everything that one decision looks at, from the caches or from the API server. It writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::once;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
@@ -67,23 +69,31 @@ impl Scene {
 
 /// True if a cache has not seen what we wrote.
 pub(super) fn lags(owner: &ExtendedStatefulSet, context: &Context) -> bool {
+    !are_seen(owner, &cached_sets(owner, context), context)
+}
+
+/// The sets of an ExtendedStatefulSet, as the caches have them.
+fn cached_sets(owner: &ExtendedStatefulSet, context: &Context) -> Vec<Arc<SetObject>> {
     let (uid, namespace) = (owner.uid().unwrap_or_default(), owner.namespace().unwrap_or_default());
-    let sets = context.caches.sets_of(&namespace, &uid);
-    !context.written.is_seen(&uid, owner.resource_version().as_deref())
-        || !sets.iter().all(|set| context.written.is_seen(set.uid(), set.metadata.resource_version.as_deref()))
+    context.caches.sets_of(&namespace, &uid)
+}
+
+/// True if these show all that we wrote.
+fn are_seen(owner: &ExtendedStatefulSet, sets: &[Arc<SetObject>], context: &Context) -> bool {
+    context.written.are_seen(once(&owner.metadata).chain(sets.iter().map(|set| &set.metadata)))
 }
 
 /// From the caches. Nothing if they are not whole yet, older than what we wrote, or if more than they hold is to be known.
 pub(super) fn cached(owner: &ExtendedStatefulSet, context: &Context) -> Option<Scene> {
     let (caches, uid, namespace) = (&context.caches, owner.uid()?, owner.namespace()?);
-    if !caches.are_ready() || lags(owner, context) {
+    let sets = cached_sets(owner, context);
+    if !caches.are_ready() || !are_seen(owner, &sets, context) {
         return None;
     }
     let known = context.slots.findings(&uid, |Findings(known)| known.clone())?;
     if Some(known.generation) != owner.metadata.generation || !known.services.are_unchanged(&namespace, caches) {
         return None;
     }
-    let sets = caches.sets_of(&namespace, &uid);
     let pods = sets.iter().flat_map(|set| caches.pods_of(&namespace, set.uid())).map(|pod| (*pod).clone());
     let sets = sets.iter().map(|set| (**set).clone());
     Some(scene(owner.clone(), sets.collect(), &pods.collect::<Vec<_>>(), known, context))

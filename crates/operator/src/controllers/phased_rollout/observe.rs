@@ -1,6 +1,7 @@
 //! Reads: everything that one decision looks at, from the caches or from the API server. It must never write.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 use std::sync::Arc;
 
 use kube::api::ListParams;
@@ -62,11 +63,8 @@ pub(super) fn lags(rollout: &PhasedRollout, context: &Context) -> bool {
 
 /// True if these show all that we wrote.
 fn are_seen(rollout: &PhasedRollout, (target, former): &CachedSets, context: &Context) -> bool {
-    let is_seen = |uid: Option<&str>, resource_version: Option<&str>| {
-        uid.is_some_and(|uid| context.written.is_seen(uid, resource_version))
-    };
-    is_seen(rollout.uid().as_deref(), rollout.resource_version().as_deref())
-        && target.iter().chain(former).all(|set| is_seen(Some(set.uid()), set.metadata.resource_version.as_deref()))
+    let sets = target.iter().chain(former).map(|set| &set.metadata);
+    context.written.are_seen(once(&rollout.metadata).chain(sets))
 }
 
 /// From the caches. Nothing if they are not whole yet, or older than what we wrote.
