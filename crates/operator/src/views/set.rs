@@ -102,6 +102,12 @@ impl SetObject {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
+    /// True if its controller has seen what is written there.
+    #[must_use]
+    pub fn controller_has_seen(&self) -> bool {
+        self.status.observed_generation >= self.metadata.generation
+    }
+
     /// The value of an annotation.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {

@@ -129,7 +129,10 @@ impl Kind for PhasedRollouts {
             |status: &PhasedRolloutStatus| is_true(&status.conditions, &ConditionType::RolledOut.to_string());
         // Pipelines go on when it is.
         let tells_the_end = is_rolled_out(&plan.status) && !is_rolled_out(&scene.observed.rollout.status);
-        plan.actions.is_empty() && plan.events.is_empty() && !tells_the_end && !scene.is_behind
+        // Mostly it has, and only the cache does not know it yet: a wait that is none would be told, in the middle of anything.
+        let awaits_controller = scene.target().is_some_and(|set| !set.controller_has_seen());
+        let is_enough = !tells_the_end && !awaits_controller && !scene.is_behind;
+        plan.actions.is_empty() && plan.events.is_empty() && is_enough
     }
 
     fn is_nothing(plan: &Plan, scene: &Scene) -> bool {

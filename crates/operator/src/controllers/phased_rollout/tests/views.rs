@@ -121,6 +121,25 @@ async fn that_all_is_rolled_out_is_told_after_a_look() {
     assert_eq!(rig.asked(), ["GET phasedrollouts/web", "GET statefulsets/web", "GET pods", STATUS]);
 }
 
+/// A partition was written, and the cache has not heard yet that the controller has seen it.
+// spec: L076
+#[tokio::test]
+async fn a_wait_for_the_controller_is_told_after_a_look() {
+    let mut rig = Rig::new();
+    rig.settle().await;
+    let generation = {
+        let set = &mut rig.world.lock().unwrap().set;
+        let generation = set["metadata"]["generation"].as_i64().unwrap() + 1;
+        set["metadata"]["generation"] = json!(generation);
+        bump(set);
+        generation
+    };
+    rig.refresh();
+    rig.world.lock().unwrap().set["status"]["observedGeneration"] = json!(generation);
+    rig.run().await.unwrap();
+    assert_eq!(rig.asked(), ["GET phasedrollouts/web", "GET statefulsets/web", "GET pods"], "nothing is told");
+}
+
 /// Answers every query with no series.
 async fn prometheus() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
